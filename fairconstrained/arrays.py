@@ -42,7 +42,7 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
 
 
 def splittable(values: Any) -> Any:
-    """Return columns of which scikit-learn takes rows: computed, and no bare texts of pandas."""
+    """Return columns that scikit-learn can index: computed, and bare arrays of pandas as numpy."""
     values = computed(values)
     is_pandas = type(values).__module__.partition(".")[0] == "pandas"
     whole = hasattr(values, "iloc") or hasattr(getattr(values, "dtype", None), "categories")
@@ -51,7 +51,7 @@ def splittable(values: Any) -> Any:
 
 
 def computed(values: Any, *methods: str) -> Any:
-    """Compute columns that are lazy, by the first method that exists."""
+    """Compute a lazy table or column by the first method it has; return others as they are."""
     for method in methods or ("compute", "collect"):  # of dask, polars
         if hasattr(type(values), method):  # a table may have a column of this name
             return getattr(values, method)()
@@ -59,13 +59,13 @@ def computed(values: Any, *methods: str) -> Any:
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:
-    """Return columns of X, any kind of table, that are given by names or else positions."""
+    """Return columns of a table X by their names or positions, in a dict with keys "0", "1", ..."""
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return {str(i): column_at(X, place) for i, place in enumerate(_places(X, column))}
 
 
 def other_columns(X: Any, column: Any) -> Any:
-    """Return X without these columns."""
+    """Return a table X without the columns at these names or positions."""
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     left_out = _places(X, column)
     kept = [place for place in range(X.shape[1]) if place not in left_out]
@@ -98,7 +98,7 @@ def column_at(X: Any, place: int) -> Any:
 
 
 def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) -> tuple[Any, Any]:
-    """Halve an interval, or each of several: `near` is where something holds, `far` where not."""
+    """Bisect one or several intervals; return the ends where `holds` is true and where not."""
     for _ in range(n_halvings):
         middle = 0.5 * (near + far)
         # All intervals at once: metrics bisect for every group and event.
@@ -108,7 +108,7 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
 
 
 def made_up_like(X: Any, n_rows: int) -> Any:
-    """Make up rows with the columns and types of X, which are public, and no entry of it."""
+    """Make up rows with the columns and types of X, which are public, but none of its entries."""
     rng = np.random.default_rng(0)
     if not hasattr(X, "iloc"):
         rows = 3.0 * rng.normal(size=(n_rows, np.shape(X)[1]))
@@ -131,24 +131,24 @@ def dtype_kind(values: Any) -> str:
 
 
 def is_number(value: Any, kind: type = Real) -> bool:
-    """Return whether a value is a number of this kind; True is one for Python only."""
+    """Return whether a value is a number of this kind, and no boolean."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
-    """Return a number as a float; raise ValueError unless it is one for which this holds."""
+    """Return a number as a float; raise ValueError unless it is one that `holds` accepts."""
     if not is_number(value) or not holds(float(value)):
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
     return float(value)
 
 
 def check_confidence(confidence: Any) -> None:
-    """Raise ValueError unless it is a probability that is neither 0 nor 1."""
+    """Raise ValueError unless the confidence level is strictly between 0 and 1."""
     check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
 
 
 def check_has(name: str, estimator: Any, *methods: str) -> None:
-    """Raise ValueError unless an estimator is an object, and no class, with one of the methods."""
+    """Raise ValueError unless `estimator` is an instance, not a class, with one of the methods."""
     if isinstance(estimator, type):
         raise ValueError(f"{name} is a class; give an object of it, {estimator.__name__}().")
     if not any(hasattr(estimator, method) for method in methods):
@@ -156,12 +156,12 @@ def check_has(name: str, estimator: Any, *methods: str) -> None:
 
 
 def in_rows(count: float, thousands: str = "") -> str:
-    """Word a number of rows: "1 row", "1234 rows", or "1,234 rows" with a mark of thousands."""
+    """Format a number of rows: "1 row", "1234 rows", or "1,234 rows" with a thousands separator."""
     return f"{count:{thousands}.0f} row{'s' * int(count != 1)}"
 
 
 def check_all_samples(method: str, instead: str) -> None:
-    """Raise ValueError where the samples given are one worker's part of them."""
+    """Raise ValueError inside of ``sharded_rows``, where each worker has a part of the samples."""
     workers = CHOSEN_WORKERS.get()
     if workers is not None and workers.size > 1:
         raise ValueError(f"{method} must be called outside of sharded_rows: {instead}")

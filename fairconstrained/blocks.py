@@ -1,4 +1,4 @@
-"""Rows of X that are read some at a time, again in every pass."""
+"""Rows of X in blocks, which every pass over the data reads again."""
 
 from __future__ import annotations
 

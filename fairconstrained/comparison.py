@@ -33,7 +33,7 @@ SIZES = "'auto' or an integer >= 0"
 
 
 def is_size(value: Any) -> bool:
-    """Return whether a value may be the fewest rows of a group that is compared, as in `SIZES`."""
+    """Return whether a value is valid for `min_group_size`: 'auto' or an integer >= 0."""
     if isinstance(value, str):
         return value == "auto"
     return is_number(value, Integral) and value >= 0
@@ -42,8 +42,8 @@ def is_size(value: Any) -> bool:
 def undecided(estimate: float, standing: float | None, slack: float) -> bool:
     """Return whether a criterion is within the slack only because groups are missing.
 
-    `estimate` is its value on the rows of known group. `standing` is its value where they stand for
-    all rows of their label, as in fits and metrics; None or nan where that changes nothing.
+    `estimate` is its value on rows of known group. `standing` is the value with these weighted to
+    represent all rows of their label, as in fits and metrics; None or nan if that changes nothing.
     """
     return standing is not None and not estimate > slack and standing > slack
 
@@ -71,12 +71,12 @@ class Compared(NamedTuple):
         return np.asarray(zero)
 
     def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
-        """Name each rate that is left out, and why; numbers of rows below `hidden` are not told."""
+        """Return the name of each rate left out, and the reason; hide row counts below `hidden`."""
         places = map(tuple, np.argwhere(~self.kept).tolist())
         return list(dict.fromkeys(f"{name(*at)} ({self._reason(at, hidden)})" for at in places))
 
     def _reason(self, at: tuple[int, ...], hidden: int) -> str:
-        """Return the number of rows, and the number or comparison that they are too few for."""
+        """Return why a rate is left out: its rows, and the minimum or comparison that it lacks."""
         rows = max(int(self.rows[at]), 0)  # a released number may be negative
         if 0 < rows < hidden:
             return f"fewer than {hidden} rows"
@@ -94,7 +94,7 @@ def compared(
     sets: ArrayLike | None = None,
     floor: int = 1,
 ) -> Compared:
-    """Decide who is compared; each event, a column, by itself.
+    """Decide which rates are compared, separately for each event (a column).
 
     `rows` (n_groups, n_events) are numbers of rows of known group. `min_rows` is the fewest that a
     rate may rest on, or "auto": so many that one of them moves it by no more than the slack, but no

@@ -40,9 +40,9 @@ _OUT_OF_STEP = (
 
 
 def check_device(name: str, device: Any) -> None:
-    """Raise ValueError, with the name of the parameter, unless this process can compute there."""
+    """Raise ValueError, naming the parameter, unless this process can compute on the device."""
     try:
-        # Tensors of the meta device can be made, so that only its name tells.
+        # Tensors can be allocated on the meta device, too, so its name has to be checked.
         if torch.device(device).type == "meta":
             raise RuntimeError("it holds no numbers")
         torch.empty(0, device=torch.device(device))
@@ -54,13 +54,13 @@ def check_device(name: str, device: Any) -> None:
 
 
 class _Shared:
-    """Users of the shared state, and its values before."""
+    """Locks, the number of threads that limit themselves, and the limits to restore."""
 
     def __init__(self) -> None:
         self.generator = threading.RLock()  # held by the thread that has seeded torch
         self.counting = threading.Lock()
         self.limited = 0  # threads that are within `one_thread`
-        self.local = threading.local()  # .depth: how often this thread is
+        self.local = threading.local()  # .depth: nested calls in this thread
         self.torch_threads = 1
         self.libraries: ThreadpoolController | None = None
         self.blas: Any = None
@@ -71,10 +71,10 @@ _shared = _Shared()
 
 @contextmanager
 def seeded(seed: int, device: Any = "cpu") -> Iterator[Generator]:
-    """Yield a generator, with the global generator of torch seeded alike in the meantime.
+    """Yield a generator with this seed, which torch's global generator has in the meantime, too.
 
     Modules draw their initial parameters and their dropout from the global generator, of which a
-    process has one. Threads therefore take turns, and each finds it as it was.
+    process has one. Threads therefore take turns, and each restores its state.
     """
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with _shared.generator, torch.random.fork_rng(devices=devices):
@@ -120,8 +120,8 @@ def one_openmp_thread(X: Any) -> Iterator[None]:
     """Limit OpenMP to one thread around a user's classifier, if the table X is small.
 
     Threads wait for each other at each node of a tree. If another program has one of their cores,
-    they wait thousands of times for its turn to end. A number chosen by the user stays: that of
-    OMP_NUM_THREADS, or of a limit that differs from the number of cores.
+    they wait thousands of times for its turn to end. A number chosen by the user stays, whether by
+    OMP_NUM_THREADS or by a limit that differs from the number of cores.
     """
     shape = X.shape if hasattr(X, "shape") else (_num_samples(X),)
     few = math.prod(shape) <= _FEW_ENTRIES
@@ -138,12 +138,12 @@ def one_openmp_thread(X: Any) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
-    """Search for libraries; imports since the last time may have loaded others."""
+    """Find the thread pools of loaded libraries, again whenever more modules are imported."""
     return ThreadpoolController()
 
 
 def _in_forked_child() -> None:
-    """Begin anew: a forked process has a copy of the memory, but only one of the threads.
+    """Reset the shared state in a forked process, which has only one of the parent's threads.
 
     Locks of the other threads would never be released. OpenMP would wait for threads that are not
     there, so torch gets one, as in the worker processes of its own ``DataLoader``.
@@ -173,13 +173,13 @@ class Workers:
 
     @classmethod
     def initialised(cls, group: Any = None) -> Workers:
-        """Return the processes of a group, or this one alone without ``torch.distributed``."""
+        """Return the processes of a group, or this process alone without ``torch.distributed``."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(group), dist.get_world_size(group), group)
 
     def part(self, n_rows: int, unit: int = 1) -> slice:
-        """Return the part of this worker in a draw: whole groups of `unit` rows, at least one."""
+        """Return this worker's slice of a draw: whole units of `unit` rows, at least one unit."""
         n_units = n_rows // unit
         if n_units < self.size:
             raise ValueError(
@@ -190,7 +190,7 @@ class Workers:
         return slice(*ends)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add up over the workers, the same on each. Raise WorkerError if some worker is gone."""
+        """Return the sum over the workers, on each of them; raise WorkerError if one is gone."""
         if self.size == 1:
             return tensor
         self._turn += 1
@@ -210,7 +210,7 @@ class Workers:
         return self.sum(mine)
 
     def gather(self, mine: T) -> list[T]:
-        """Return the objects of all workers, in their order: small ones that can be pickled.
+        """Return a small object of each worker, which can be pickled, in the order of the ranks.
 
         Raise WorkerError if some worker is gone, or is not where the others are.
         """
@@ -242,9 +242,9 @@ class Workers:
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
-        """Raise an error of one worker on all; on the others as a WorkerError.
+        """Raise an error of one worker on all workers; on the others as a WorkerError.
 
-        Within it no worker may wait for another.
+        Inside this context no worker may wait for another.
         """
         if self.size == 1:
             yield
@@ -271,7 +271,7 @@ class Workers:
             ) from error
 
     def _missing(self) -> str:
-        """Name the ranks without a heartbeat: survivors leave theirs in the shared store."""
+        """Name the workers without a heartbeat; the others leave theirs in the shared store."""
         self._losses += 1
         # There is no public way to the store, which outlives a worker that collectives wait for.
         store = dist.distributed_c10d._get_default_store()
@@ -380,9 +380,9 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
 
 @contextmanager
 def taken_workers() -> Iterator[Workers]:
-    """Yield the workers that the caller has chosen; fits within it run alone."""
+    """Yield the workers of ``sharded_rows``; fits inside this context run on one worker alone."""
     workers = CHOSEN_WORKERS.get() or ALONE
-    # Fits inside this one, such as of a pipeline's steps, are of this worker's rows alone.
+    # Fits inside this one, such as of a pipeline's steps, see this worker's rows alone.
     before = CHOSEN_WORKERS.set(None)
     try:
         yield workers

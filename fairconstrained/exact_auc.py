@@ -51,8 +51,8 @@ def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) ->
 def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> Floats:
     """Return AUC(G1, G1') - AUC(G2, G2') for each comparison, (m,); nan for sets without weight.
 
-    The table is that of :func:`win_table`; comparisons (m, 4, n_cells) are zeros and ones for the
-    cells of G1, G1', G2, G2'.
+    `table` is the result of :func:`win_table`; comparisons (m, 4, n_cells) are zeros and ones for
+    the cells of G1, G1', G2, G2'.
     """
     return differences_of_sets(table, cell_weight, *distinct_sets(comparisons))
 
@@ -60,7 +60,7 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
 def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
     """Return the distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and their indices.
 
-    Pairs of G groups are some G^2 comparisons of some G sets.
+    All pairs of G groups make about G^2 comparisons, but of about G sets.
     """
     rows = comparisons.reshape(4 * len(comparisons), comparisons.shape[-1]) > 0
     if not rows.size:
@@ -72,7 +72,7 @@ def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
 
 
 def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index: Ints) -> Floats:
-    """Compute :func:`auc_differences` of comparisons that :func:`distinct_sets` has taken apart."""
+    """Compute :func:`auc_differences` from the result of :func:`distinct_sets`."""
     weight = sets @ cell_weight
     with np.errstate(invalid="ignore", divide="ignore"):
         aucs = sets @ table @ sets.T / np.outer(weight, weight)
@@ -127,7 +127,7 @@ _SETS: Mapping[str, Sequence[tuple[Any, ...]]] = {
 
 
 def _comparisons(n_groups: int, pairwise: bool, sets: Sequence[tuple[Any, ...]]) -> Floats:
-    """Build zeros and ones (m, 4, 2, n_groups), for pairs of groups or each group against all."""
+    """Return comparisons of pairs of groups, or of each with all, (m, 4, 2, n_groups): 0 or 1."""
     g, h = np.triu_indices(n_groups, 1) if pairwise else 2 * [np.arange(n_groups)]
     cells = np.zeros((len(g), 4, 2, n_groups))
     for place, (whose, *labels) in enumerate(sets):

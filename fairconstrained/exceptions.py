@@ -35,7 +35,7 @@ _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside of this package that led here."""
+    """Issue a warning that points to the line outside of this package that called it."""
     level = 1
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -55,8 +55,8 @@ def ignoring(*categories: type[Warning]) -> Iterator[None]:
 class MissingSensitiveFeaturesWarning(UserWarning):
     """Sensitive features are not given, or missing for some rows.
 
-    In ``fit`` the constraints between groups cannot be imposed, or rows of known group stand
-    for all rows of their label, as in metrics.
+    In ``fit`` the constraints between groups cannot be imposed, or rows of known group
+    represent all rows of their label, as in metrics.
     """
 
 
@@ -65,7 +65,7 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
 
 class SmallGroupWarning(UserWarning):
-    """A group, or a group within a label, has too few rows, or none to be compared with.
+    """A group, or a group within a label, has too few rows, or no other to be compared with.
 
     Constraints, metrics, certificates and audits leave it out by the same rule:
     :doc:`/guide/compared`.
@@ -73,7 +73,7 @@ class SmallGroupWarning(UserWarning):
 
 
 class InputWarning(UserWarning):
-    """Inputs may mean other rows, groups or labels than those for which they are taken."""
+    """Inputs may mean other rows, groups or labels than assumed."""
 
 
 class UndoneSettingWarning(UserWarning):
@@ -93,7 +93,7 @@ class DivergenceError(ArithmeticError):
 
 
 class NoUsefulModelError(ValueError):
-    """A search found no model but those that predict nearly the same for everybody."""
+    """A search found only models that predict nearly the same for everybody."""
 
 
 class NotCertifiedError(RuntimeError):

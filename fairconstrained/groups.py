@@ -23,7 +23,7 @@ __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 # Within which probabilities sum to one: tables are often written in single precision, which has
 # seven digits.
 _ROUNDING = 1e-6
-# Of confusion matrices within bounds: each makes constraints of its own.
+# Of confusion matrices within bounds; each adds constraints.
 _MOST_CORNERS = 5_000
 
 
@@ -50,11 +50,11 @@ class GroupProbabilities(UncertainGroups):
     Notes
     -----
     Rates are estimated without bias if the event and the group are independent given what the
-    probabilities were computed from. It is enough that they are calibrated for whatever the
-    predictions are made of: that of all rows with these features (and, for rates within a label,
-    this label) a fraction :math:`p_{ig}` is in group g, at which
-    :func:`fairconstrained.models.estimate_group_probabilities` aims. The most likely group of each
-    row is biased even then.
+    probabilities were computed from. It is enough that they are calibrated given the features of
+    the predictions: among all rows with these features (and, for rates within a label, this label),
+    a fraction :math:`p_{ig}` is in group g. Probabilities of
+    :func:`fairconstrained.models.estimate_group_probabilities` aim at this. Rates by the most
+    likely group of each row are biased even then.
 
     References
     ----------
@@ -98,7 +98,7 @@ class GroupProbabilities(UncertainGroups):
 
 
 class EstimatedGroups(UncertainGroups):
-    r"""Groups that are known for some rows, and probabilities for all rows, which these correct.
+    r"""Groups known for some rows, which correct the group probabilities of all rows.
 
     With the probabilities :math:`p_{ig}` of row i, whether its group is known, :math:`R_i`, and the
     fraction :math:`\pi(y)` of the rows of a label whose group is known, row i belongs to group g by
@@ -120,14 +120,14 @@ class EstimatedGroups(UncertainGroups):
     Attributes
     ----------
     probabilities : GroupProbabilities
-        0 and 1 where the group is known, and those of the table elsewhere: less noise and no
-        negative shares, but nothing corrects them.
+        0 and 1 where the group is known, as in the table elsewhere: less noisy and never negative,
+        but not corrected.
 
     Raises
     ------
     ValueError
-        If the table is none of probabilities, lacks a known group, or has another number of rows,
-        or if no group is known (of some label).
+        If the table does not hold probabilities, lacks a known group, or has another number of
+        rows, or if no group is known (of some label).
 
     Notes
     -----
@@ -180,7 +180,7 @@ class EstimatedGroups(UncertainGroups):
 
 
 def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float64]:
-    """Return for each row the fraction, within its label or of all, whose group is known."""
+    """Return the fraction of rows with a known group, among all or, given `y`, each row's label."""
     of_row = np.zeros(len(known)) if y is None else np.asarray(as_numpy(y)).reshape(-1)
     labels, code = np.unique(of_row, return_inverse=True)
     fraction = np.bincount(code, known) / np.bincount(code)
@@ -191,7 +191,7 @@ def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float6
 
 
 def refuse_negative(shares: NDArray[Any], user: str) -> None:
-    """Raise ValueError where a `user` needs distributions and rows have negative shares."""
+    """Raise ValueError, naming the `user`, if rows have negative shares in groups."""
     if shares.min(initial=0.0) < 0:
         raise ValueError(
             f"{user} takes groups or GroupProbabilities, such as EstimatedGroups.probabilities: "
@@ -200,7 +200,7 @@ def refuse_negative(shares: NDArray[Any], user: str) -> None:
 
 
 class GroupsOfAll(UncertainGroups):
-    """Groups read from all rows, so that parts know all groups; `unknown` if any is missing."""
+    """Groups encoded on all rows, so that subsets know all groups; `unknown` if any is missing."""
 
     def __init__(self, sensitive_features: Any):
         codes, labels = encode_groups(sensitive_features).certain("A private search")
@@ -213,7 +213,7 @@ class RecordedGroups(UncertainGroups):
 
     Of n rows recorded as r there are :math:`N_r = \sum_t C_{tr} n_t` in expectation, with the
     numbers :math:`n_t` of rows whose true group is t, and :math:`C_{tr} = P(r \mid t)`. The same
-    holds for the rows with an event. Rates of the *true* groups are therefore those of rows that
+    holds for the rows with an event. Rates of the *true* groups are therefore rates of rows that
     belong to groups by the fractions
 
     .. math:: (C^{-1})_{rt} ,
@@ -237,9 +237,9 @@ class RecordedGroups(UncertainGroups):
 
     Notes
     -----
-    This is right if errors of the record depend on the true group only. The estimates are the less
-    certain, the closer C is to a singular matrix. Criteria of ranks within an interval refuse such
-    groups. If C is known within bounds only: :class:`fairconstrained.constraints.RobustParity`.
+    This is right if errors of the record depend on the true group only. The closer C is to a
+    singular matrix, the less certain are the estimates. Criteria of ranks within an interval refuse
+    such groups. :class:`fairconstrained.constraints.RobustParity` takes bounds of an uncertain C.
 
     References
     ----------
@@ -271,7 +271,7 @@ class RecordedGroups(UncertainGroups):
         return Groups(np.linalg.inv(self.confusion)[self.rows], self.labels)
 
     def corners(self, bound: Any) -> list[Self]:
-        """Return the records with each corner of the matrices within a bound of `confusion`.
+        """Return a copy for each corner of the set of matrices within a bound of `confusion`.
 
         The rate of each true group is largest and smallest at one of them. With two groups, so is
         the gap.
@@ -299,7 +299,7 @@ class RecordedGroups(UncertainGroups):
 
 
 def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
-    """Return the probabilities of records given the true groups, both in the order of `names`."""
+    """Return a valid confusion matrix, with rows and columns in the order of `names`."""
     if hasattr(confusion, "reindex"):
         confusion = confusion.reindex(index=names, columns=names)
     matrix = np.asarray(confusion, dtype=float)
@@ -315,7 +315,7 @@ def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
 
 
 def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how far each entry may be from the truth."""
+    """Return the bound on the error of each entry; raise ValueError if it is not valid."""
     bounds = np.asarray(bound, dtype=float)
     if bounds.shape not in ((), confusion.shape) or not (bounds >= 0).all():
         raise ValueError(
@@ -328,7 +328,7 @@ def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.flo
 def matrices_within(
     confusion: NDArray[np.float64], bounds: NDArray[np.float64]
 ) -> dict[tuple[int, ...], NDArray[np.float64]]:
-    """Return the corners of the matrices within bounds of this one, by the corner of each row."""
+    """Return the corners of the set of matrices within bounds, keyed by the corner of each row."""
     ends = zip(confusion - bounds, confusion + bounds, strict=True)
     rows = [corners_within(*of_row) for of_row in ends]
     if prod(map(len, rows)) > _MOST_CORNERS:
@@ -352,7 +352,7 @@ def matrices_within(
 
 
 def corners_within(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Any]:
-    """Return corners of the fractions within bounds that add up to one: all but one are at an end.
+    """Return corners of the set of bounded fractions with sum one: all but one are at a bound.
 
     >>> corners = corners_within(np.array([0.8, 0.0]), np.array([1.0, 0.1]))
     >>> [corner.round(2).tolist() for corner in corners]

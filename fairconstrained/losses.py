@@ -80,13 +80,13 @@ class BrierLoss:
         return 0.5 * ((p - F.one_hot(y, p.shape[1])) ** 2).sum(dim=1)
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of the residuals, through the class probabilities."""
+        """Return the residuals, pulled back through the class probabilities."""
         p = class_probabilities(scores)
         return through_probabilities(p, p - F.one_hot(y, p.shape[1]))
 
 
 def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Return the gradient by the scores of the weighted class probabilities of each row, (n, K).
+    r"""Return the derivative of weighted class probabilities by the scores of each row, (n, K).
 
     It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)` for probabilities p and weights w, both of shape
     (n, n_classes). Two classes have the scores (0, z), and the gradient is

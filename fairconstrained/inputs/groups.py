@@ -51,11 +51,11 @@ class Groups(NamedTuple):
         return np.asarray(codes >= 0)
 
     def likeliest(self) -> NDArray[np.int64]:
-        """Return the place of each row's group, or of the one with the largest share, (n,)."""
+        """Return the index of each row's group, or of the group with its largest share, (n,)."""
         return self.codes if self.codes.ndim == 1 else self.codes.argmax(axis=1)
 
     def certain(self, user: str) -> Groups:
-        """Return these groups, for a `user` that has no use of shares; raise ValueError if some."""
+        """Return the groups; raise ValueError, naming the `user`, if rows have shares in groups."""
         if self.codes.ndim == 2:
             raise ValueError(
                 f"{user} takes groups, of which some may be missing; got shares of the rows in "
@@ -64,7 +64,7 @@ class Groups(NamedTuple):
         return self
 
     def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
-        """Return the place, the group and the share of each row, once for each of its groups."""
+        """Return row index, group and share, with an entry for each group that a row belongs to."""
         if self.codes.ndim == 2:
             row, group = np.nonzero(self.codes)
             return row, group, self.codes[row, group]
@@ -89,7 +89,7 @@ class UncertainGroups:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape, as a column has it: the number of samples."""
+        """Return the shape of a column: the number of samples."""
         return (len(self.rows),)
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class UncertainGroups:
         return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
 
     def encoded(self) -> Groups:
-        """Return the shares of each row in the groups: here its own row."""
+        """Return the codes or shares of the rows, and the labels: here unchanged."""
         return Groups(self.rows, self.labels)
 
 
@@ -146,11 +146,11 @@ def coded_groups(
     name: str = "sensitive_features",
     required: int | None = None,
 ) -> tuple[Groups, Description]:
-    """Return the group of each row, and a description of the columns and those described `before`.
+    """Return the group of each row, and the description `before` extended by the columns.
 
-    A row has a group if all values are known; or, if so many of the last columns are `required`,
-    these and any other, and its label has None for others. Raises ValueError, which names them, for
-    columns or kinds of values that differ. Columns without rows are described by later ones.
+    A row has a group if all values are known. Where only the last `required` columns have to be,
+    any one other column suffices, and the label has None for the rest. Raises ValueError, naming
+    columns or kinds of values that differ. Later data describe columns that have no rows.
     """
     if isinstance(sensitive_features, UncertainGroups):
         if n_samples is not None:
@@ -183,7 +183,7 @@ def warn_of_groups(
 def _crossed(columns: dict[Any, Array], name: str, required: int | None = None) -> Groups:
     """Cross columns into one group per combination that occurs.
 
-    Groups that lack a value, if it is not `required`, come after all others.
+    Groups that lack a value, where that is allowed, come after all others.
     """
     if len(columns) == 1:
         ((key, column),) = columns.items()
@@ -214,11 +214,11 @@ def _crossed(columns: dict[Any, Array], name: str, required: int | None = None) 
 
 
 def joined(levels: Sequence[Array], name: str = "sensitive_features") -> tuple[Array, list[Array]]:
-    """Join the labels of several parts of the rows; return them with the places of each part's.
+    """Return the joint labels of several parts of the rows, and the indices of each part's labels.
 
     Raises ValueError if the labels of two parts are of different kinds.
     """
-    typed = [labels for labels in levels if len(labels)]  # others know no group, and so no kind
+    typed = [labels for labels in levels if len(labels)]  # others have no kind of values
     for examples in zip(*(examples_of(labels.tolist()) for labels in typed), strict=True):
         kinds = {kind_of(example) for example in examples if example is not None}
         if len(kinds) > 1:
@@ -236,25 +236,25 @@ def joined(levels: Sequence[Array], name: str = "sensitive_features") -> tuple[A
 
 
 def n_complete(labels: Array) -> int:
-    """Return how many groups have all values; the others come after them."""
+    """Return the number of groups that lack no value; the others come after them."""
     return sum(not isinstance(label, tuple) or None not in label for label in labels.tolist())
 
 
 def _column_name(key: Any, name: str) -> str:
-    """Name a column in messages; strata have the parameter in their name."""
+    """Return the name of a column in messages; names of strata hold their parameter already."""
     if not isinstance(key, str):
         return name
     return key if key.startswith(_STRATA) else f"{name} {key!r}"
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
-    """Return codes after each label has got another place; -1 stays."""
+    """Replace each code by its entry of `places`; -1 stays."""
     moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
     return moved
 
 
 def categories(values: Any, name: str) -> list[Any] | None:
-    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
+    """Return the declared categories, sorted and crossed, or None if no column declares any."""
     columns = [values]
     if isinstance(values, dict):
         columns = list(values.values())
@@ -269,7 +269,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
             f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
             f"values whether or not they occur; column {missing.index(True)} is none."
         )
-    try:  # rows would be read otherwise where only some of them occur, which would tell which
+    try:  # mixed types would be read differently, depending on which of them occur
         levels = [sorted(values) for values in declared]
     except TypeError as error:
         raise ValueError(
@@ -282,19 +282,19 @@ def categories(values: Any, name: str) -> list[Any] | None:
 
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
-    """Return columns of groups and of strata as one table, and how many are strata."""
+    """Return the columns of groups and strata in one dict, and the number of strata columns."""
     strata = _strata(control_features)
     return columns_of(sensitive_features) | strata, len(strata)
 
 
 def _strata(control_features: Any) -> dict[Any, Any]:
-    """Return columns of strata, by names that no columns of groups have."""
+    """Return the columns of strata, with a prefix in their names that columns of groups lack."""
     columns = named_columns(control_features, _STRATA.strip(), "stratum")
     return {f"{_STRATA}{name}": column for name, column in columns.items()}
 
 
 def as_described(sensitive_features: Any, before: Description | None) -> Any:
-    """Return columns in the order of a model's of these names; refuse other kinds of values."""
+    """Reorder columns as a model has them, if the names agree; refuse other kinds of values."""
     if before is None or before.columns is None or sensitive_features is None:
         return sensitive_features
     examples = {
@@ -315,9 +315,9 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
 def groups_by(
     model: Any, sensitive_features: Any, control_features: Any, place: int | None
 ) -> list[Any]:
-    """Return the groups of a fitted model by these columns, or by the one at a `place` only.
+    """Return the groups of a fitted model by these columns, or by only the column at `place`.
 
-    Columns that are some of those the model names are these, and others those of the model. Strata
+    If the model does not have all of these columns by name, its groups stay by its columns. Strata
     come last.
     """
     before, groups = getattr(model, "_description_", None), list(model.groups_)
@@ -343,10 +343,10 @@ def groups_by(
 
 
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
-    """Raise ValueError if X has a column of the name of sensitive (or control) features.
+    """Raise ValueError if a column of X has the name of a sensitive or control feature.
 
-    Names that differ in capitals and in spaces around them are the same. Of names in levels the
-    last one names groups, and each level names a column of X: one of them may be an indicator.
+    Capitals and surrounding spaces do not count. Where names have levels, the last level names
+    groups, and any level may name a column of X, which may be an indicator of a group.
     """
 
     def levels_of_name(name: Any) -> list[Any]:
@@ -373,9 +373,9 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
 
 
 def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
-    """Return the columns of a table, an array or a list by their names; errors say `name`.
+    """Return the columns of a table, an array or a list by their names; errors mention `name`.
 
-    Columns without a name have their position. Raises ValueError for two columns of one name.
+    Columns without a name are keyed by position. Raises ValueError for two columns of one name.
 
     >>> columns_of([["f", 1], ["m", 0]])
     {0: array(['f', 'm'], dtype=object), 1: array([1, 0], dtype=object)}
@@ -436,14 +436,14 @@ def _columns_of_array(table: Any, name: str) -> dict[Any, Any]:
 def named_columns(
     table: Any, name: str = "sensitive_features", alone: str = "column 0"
 ) -> dict[str, Any]:
-    """Return the columns by names: positions for those without one, `alone` for a single one."""
+    """Return columns by name; number those without a name, and call a single one `alone`."""
     columns = columns_of(table, name)
     names = [alone] if list(columns) == [0] else column_names(columns)
     return dict(zip(names, columns.values(), strict=True))
 
 
 def column_names(keys: Iterable[Any]) -> list[str]:
-    """Return the names of columns in messages."""
+    """Return the names of columns as messages show them."""
     return [_text(key).removeprefix(_STRATA) for key in keys]
 
 
@@ -452,5 +452,5 @@ def _text(key: Any) -> str:
 
 
 def group_name(label: Any) -> str:
-    """Name a group in messages: its values, joined by ' & '."""
+    """Return the name of a group in messages: its values, joined by ' & '."""
     return " & ".join(map(in_words, label if isinstance(label, tuple) else (label,)))

@@ -30,9 +30,9 @@ UNSEEN = "another label"  # stands for the second class where only one label was
 
 
 class Classes(NamedTuple):
-    """The labels, and the places of those that a criterion looks at.
+    """The labels, and the indices of the labels that a criterion is about.
 
-    Of two labels that is one, the second where the favourable one is not known.
+    Of two labels that is the favourable one, or the second if it is not known.
     """
 
     labels: list[Any]
@@ -40,13 +40,13 @@ class Classes(NamedTuple):
     known: bool  # whether the favourable one of two labels is known; True if there are more
 
     def require_known(self, parameter: str = "pos_label") -> None:
-        """Raise ValueError if which of two labels is the favourable one is not known."""
+        """Raise ValueError unless the favourable one of two labels is known."""
         if not self.known:
             refuse_unknown(self.labels, parameter)
 
 
 def label_array(values: Any) -> Array:
-    """Return labels as an array; numbers and missing values in a list of texts stay."""
+    """Return labels as an array, in which numbers and missing values beside texts stay as such."""
     array = np.asarray(as_numpy(values))
     array = array.astype(object) if array.dtype.kind in "TS" else array  # texts of numpy 2, bytes
     mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "U"
@@ -54,7 +54,7 @@ def label_array(values: Any) -> Array:
 
 
 def plain_labels(values: Any, name: str = "y") -> Any:
-    """Return labels of one type, none missing, as an array; what is no column stays as it is."""
+    """Return labels of one type, none missing, as an array; leave other shapes unchanged."""
     array = label_array(values)
     if array.dtype.kind == "V":  # complex numbers scikit-learn refuses, X first
         _refuse_other_types(array.reshape(-1), name)
@@ -75,7 +75,7 @@ def plain_labels(values: Any, name: str = "y") -> Any:
 
 
 def check_labels(values: ArrayLike, name: str) -> Array:
-    """Return one-dimensional class labels without missing values; errors say `name`."""
+    """Return one-dimensional class labels without missing values; errors mention `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = one_column(labels, name)
@@ -92,7 +92,7 @@ def one_column(labels: Array, name: str) -> Array:
 
 
 def _refuse_other_types(labels: Array, name: str) -> None:
-    """Raise ValueError for labels of several types, and for values that are no labels."""
+    """Raise ValueError for labels of several types, and for values that cannot be labels."""
     if pd.api.types.infer_dtype(labels).startswith("mixed"):
         kinds = {kind_of(label) for label in labels}
         if len(kinds) > 1:
@@ -104,8 +104,8 @@ def _refuse_other_types(labels: Array, name: str) -> None:
 
 
 def refuse_other_values(labels: Array, name: str) -> None:
-    """Raise ValueError for fractions, and for objects that models do not take as labels."""
-    # Texts first: they are the many, and each object is looked at below.
+    """Raise ValueError for fractions, and for objects that cannot be labels."""
+    # Texts are the usual case, and need no look at each of them.
     if labels.dtype.kind in "OcV" and pd.api.types.infer_dtype(labels) != "string":
         others = {type(v).__name__ for v in labels if kind_of(v) not in ("text", "numbers")}
         if others:
@@ -121,7 +121,7 @@ def refuse_other_values(labels: Array, name: str) -> None:
 
 
 def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
-    """Return codes of the labels of each array in the sorted union of their labels."""
+    """Return the codes of each array's labels in the sorted union of labels, and this union."""
     if len({kind_of(array[0]) for array in arrays}) > 1:
         raise ValueError(
             f"y_true and y_pred must hold the same kind of labels; got {arrays[0][0]!r} and "
@@ -136,9 +136,9 @@ def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
 def classes_of(
     seen: Sequence[Any], pos_label: Any, *columns: Any, parameter: str = "pos_label"
 ) -> Classes:
-    """Return all classes, given the `seen` ones, and the classes that a criterion looks at.
+    """Return all classes, given the labels `seen`, and the classes that a criterion is about.
 
-    With two classes that is the favourable one, with more it is each. If only one label was seen, a
+    Of two classes that is the favourable one, of more it is each. If only one label was seen, a
     second class without rows is added. Ordered `columns` say which label is the favourable one.
     """
     seen = list(seen)
@@ -160,14 +160,14 @@ def classes_of(
 
 
 def check_favourable(label: Any, seen: Sequence[Any], parameter: str = "pos_label") -> None:
-    """Raise ValueError unless this is a single value, as labels are, or None."""
+    """Raise ValueError unless the favourable label is a single value or None."""
     if not pd.api.types.is_scalar(label) or (label is not None and pd.isna(label)):
         labels = sorted(seen, key=str)
         raise ValueError(f"{parameter} must be one of the labels {labels}; got {label!r}.")
 
 
 def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, list[Any], int]:
-    """Return the code of each row's label, the two labels, and the place of the one on top."""
+    """Return the code of each row's label, the two labels, and the index of the one on top."""
     (codes,), seen = encode_labels(check_labels(y_true, name))
     classes = classes_of(seen, pos_label)
     if len(classes.labels) > 2:
@@ -183,10 +183,10 @@ def read_decisions(
     orders: Sequence[list[Any] | None] = (),
     missing: bool = False,
 ) -> tuple[Ints, Description]:
-    """Return 1 for the favourable label, 0 for the other one and -1 for none, and a description.
+    """Return 1 for the favourable label, 0 for the other and -1 for missing; and a description.
 
-    The description covers those `before`. Raises ValueError for a third label, another kind, a
-    favourable label that is not known or not that of the `orders`, and missing values.
+    The description extends `before`. Raises ValueError for a third label, labels of another kind, a
+    favourable label that is unknown or not the best of the `orders`, and missing values.
     """
     codes, seen = factorized(one_column(label_array(values), name), name)
     seen = plain(np.asarray(seen), name)
@@ -213,13 +213,13 @@ def read_decisions(
 
 
 def is_known(labels: Sequence[Any]) -> bool:
-    """Whether the favourable one of these labels is known by itself: 1 of 0 and 1 or -1, True."""
+    """Return whether the labels show the favourable one: 1 of 0 and 1 (or -1 and 1), or True."""
     keys = set(map(spelling, labels))
     return keys <= {0.0, 1.0} or keys <= {-1.0, 1.0}
 
 
 def refuse_unknown(labels: Sequence[Any], parameter: str = "pos_label") -> None:
-    """Raise ValueError that asks for the favourable label."""
+    """Raise a ValueError that asks the user to name the favourable label."""
     seen = sorted(np.asarray(labels).tolist(), key=str)
     raise ValueError(
         f"{parameter} must say which of the labels {seen} is the favourable one; got None. Only 1 "
@@ -228,7 +228,7 @@ def refuse_unknown(labels: Sequence[Any], parameter: str = "pos_label") -> None:
 
 
 def top_of_words(labels: Sequence[Any]) -> str:
-    """Say which of two labels a ranking has on top, where that is a matter of convention."""
+    """Return a note that names the label on top of a ranking; "" if the labels show it."""
     if len(labels) != 2 or is_known(labels):
         return ""
     return f"the label on top of the ranking is {labels[1]!r}"
@@ -245,9 +245,10 @@ def order_of(values: Any) -> list[Any] | None:
 
 
 def best_of(seen: Sequence[Any], *orders: list[Any] | None) -> Any:
-    """Return the best of two labels by the orders that have them, None without any.
+    """Return the best of two labels by the orders that contain them, or None if none does.
 
-    If one label was seen it is the last one of the order. Raises ValueError if orders disagree.
+    If only one label was seen, the best is the last of the order. Raises ValueError if orders
+    disagree.
     """
     some = set(seen) if 0 < len(seen) <= 2 else {None}
     having = [order for order in orders if order and some <= set(order)]

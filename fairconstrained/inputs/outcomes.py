@@ -32,19 +32,19 @@ class Outcomes(NamedTuple):
     """The outcome of each row, and the meaning of each value as it was written."""
 
     favourable: Floats  # (n_samples,): 1 or 0, nan where the outcome is missing
-    rows: dict[Any, int]  # of each value that occurs or could have
+    rows: dict[Any, int]  # number of rows of each possible value
     good: list[Any]  # the favourable ones of these values
     column: str
 
     @property
     def spelled(self) -> list[str]:
-        """Return several spellings that count as one favourable value."""
+        """Return the spellings that count as one favourable value, if there are several."""
         return alternatives([str(value) for value in self.good])
 
     @property
     def name(self) -> str:
-        """Return the name of the favourable outcome, with the column of numbers and booleans."""
-        # Without any favourable outcome, 0 or False alone, it is the one that could have been.
+        """Return the name of the favourable outcome; before numbers and booleans, the column's."""
+        # Where only 0 or False occurs, the favourable outcome would have been 1 or True.
         best = "True" if set(map(type, self.rows)) == {bool} else "1"
         word = any(isinstance(value, str) for value in self.rows)
         return f"{'' if word else f'{self.column} = '}{listed(map(in_words, self.good)) or best}"
@@ -53,9 +53,9 @@ class Outcomes(NamedTuple):
 def favourable_values(
     values: Sequence[Any], pos_label: Any, name: str, parameter: str = "pos_label"
 ) -> list[Any]:
-    """Return the favourable ones of these values: one or several named ones, or 1 and True.
+    """Return the favourable values: those named by the user, or else 1 and True.
 
-    Case, blanks and types do not matter. Raises ValueError, which says `parameter`, without any.
+    Case, blanks and types do not matter. Raises ValueError, naming the `parameter`, if none is.
     """
     seen = f"the values of {name} are {listed(sorted(map(in_words, values))) or 'missing'}"
     if pos_label is None and not is_known(values):
@@ -80,7 +80,7 @@ def favourable_values(
 def read_outcomes(
     columns: Mapping[str, pd.Series[Any]], pos_label: Any, parameter: str = "pos_label"
 ) -> dict[str, Outcomes]:
-    """Read decisions, earlier ones and labels; missing ones stay missing.
+    """Read columns of decisions, earlier decisions and labels; missing values stay missing.
 
     The favourable value must occur in each column, or in another that has all of its values.
     """

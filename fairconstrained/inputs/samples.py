@@ -1,4 +1,4 @@
-"""The samples: X of numbers, rows in the same order in all inputs, and weights."""
+"""Checks of samples: numbers in X, the same order of rows in all inputs, and weights."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LEAST = 1e-100  # of positive weights
 
 
 def check_samples(**inputs: Any) -> None:
-    """Refuse other numbers of rows, masked values, and the same samples in different orders.
+    """Refuse inputs whose numbers or orders of samples differ, and masked values.
 
-    Every input that a user has handed in is checked, whether or not it will be needed. Inputs are
-    taken by position, as in scikit-learn, and pandas aligns by index: where the same labels stand
-    in another order, either reading would be a guess. Where some labels do, a warning says so.
+    Every input from the user is checked, whether or not it will be needed. Inputs are matched by
+    position, as in scikit-learn, but pandas aligns by index: if the same labels are in another
+    order, either reading would be a guess. If only some labels are, a warning says so.
     """
     first, known = "", None  # the first input with an index
     counted, n_samples = "", None  # the first input whose rows can be counted
@@ -68,19 +68,19 @@ def check_samples(**inputs: Any) -> None:
 
 @contextmanager
 def positions_noted() -> Iterator[None]:
-    """Silence warnings about the positions of inputs while parts of them are passed on."""
+    """Silence warnings about matching by position while parts of the inputs are passed on."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are matched by position", InputWarning)
         yield
 
 
 def is_unsplit(values: Any) -> bool:
-    """Return whether these are columns that searches hand to each fit as a whole."""
+    """Return whether values are a dict or a LazyFrame, which searches pass whole to each fit."""
     return isinstance(values, dict) or type(values).__name__ == "LazyFrame"
 
 
 def check_length(name: str, n_rows: int, n_samples: int, other: str, unsplit: bool = False) -> None:
-    """Raise ValueError unless an input has as many rows as an `other` one."""
+    """Raise ValueError unless an input has as many rows as the input called `other`."""
     if n_rows != n_samples:
         whole = (
             " Searches and cross_validate do not split a dict or a LazyFrame: give a DataFrame of "
@@ -94,7 +94,7 @@ def check_length(name: str, n_rows: int, n_samples: int, other: str, unsplit: bo
 
 
 def _n_rows(values: Any) -> int | None:
-    """Return the number of rows; None of a text or number, and of rows that are lazy or blocks."""
+    """Return the number of rows, or None for texts, numbers, lazy tables and blocks."""
     if hasattr(values, "shape"):  # of lazy tables it holds no number
         shape = values.shape
         n_rows = shape[0] if isinstance(shape, tuple) and shape else None
@@ -104,7 +104,7 @@ def _n_rows(values: Any) -> int | None:
 
 
 def _compare_orders(name: str, index: Any, first: str, known: Any) -> None:
-    """Raise or warn where labels of one index stand at other positions in the other one."""
+    """Raise ValueError or warn if two indices have the same labels at different positions."""
     # Labels of several levels are tuples, which may stand in an index of one level too.
     index, known = index.to_flat_index(), known.to_flat_index()
     if index.isin(known).all() and known.isin(index).all():
@@ -180,7 +180,7 @@ def check_numbers(X: Any) -> None:
 
 @contextmanager
 def naming_texts_and_dates(X: Any) -> Iterator[None]:
-    """Name the columns of texts and dates that a classifier could not convert to numbers."""
+    """Add to a conversion error of a classifier which columns are texts or dates."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -191,7 +191,7 @@ def naming_texts_and_dates(X: Any) -> Iterator[None]:
 
 
 def texts_and_dates(X: Any) -> str:
-    """Name the columns of texts, dates and lengths of time, and the ways out; quote no entry."""
+    """Describe columns of texts, dates and lengths of time and the ways out; quote no entry."""
     kinds = {}
     for name, types in _not_real(X).items():
         others = [kind_of(entry) for key, entry in types.items() if key not in _MISSING]
@@ -206,7 +206,7 @@ def texts_and_dates(X: Any) -> str:
 
 
 def _not_real(X: Any) -> dict[Any, dict[str, Any]]:
-    """Return the columns that are no real numbers, with an entry of each type in them."""
+    """Return the columns that do not hold real numbers, with an entry of each type in them."""
     if hasattr(X, "detach") or dtype_kind(X) in "biuf":
         return {}
     if dtype_kind(X) == "c":
@@ -221,7 +221,7 @@ def _not_real(X: Any) -> dict[Any, dict[str, Any]]:
 
 
 def _types_of(column: Any) -> dict[str, Any]:
-    """Return an entry of each type in a column; nothing if it holds real numbers."""
+    """Return an entry of each type in a column; no entry if all are real numbers."""
     if dtype_kind(column) in "biuf":
         return {}
     entries = np.asarray(column)

@@ -1,4 +1,4 @@
-"""The values of columns: plain, in order, alike in spelling, and as later data must have them."""
+"""Values of columns: their types, order and spellings, and descriptions to check later data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pandas as pd
 from fairconstrained.arrays import Array, Ints, as_numpy
 from fairconstrained.exceptions import InputWarning, warn_caller
 
-# Values in a message: more would hide what it asks for.
+# Values in a message: more would bury its request.
 MOST_NAMED = 12
 # Texts that other programs write where a value is missing.
 _AS_IF_MISSING = frozenset(
@@ -40,9 +40,9 @@ def to_array(values: Any, name: str) -> Array:
             # numpy turns a nested list of mixed types into strings; this keeps the values.
             array = np.asarray(values, dtype=object)
         elif array.dtype.kind == "f" and hasattr(values, "dtype") and (abs(array) > 2**53).any():
-            # Integers, where missing ones made floats of them, which cannot tell these apart.
+            # Missing values made floats of integers, and floats cannot tell large ones apart.
             array = np.asarray(pd.Series([*values], dtype=object)) if array.ndim == 1 else array
-        elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
+        elif array.dtype.kind in "mM":  # as Python's values, which have microseconds
             unit = f"{array.dtype.kind}8[us]"
             # Categories may be declared because it is secret which of them occur.
             exact = np.asarray(getattr(getattr(values, "dtype", None), "categories", array))
@@ -57,7 +57,7 @@ def to_array(values: Any, name: str) -> Array:
 
 
 def whole_numbers(column: Any, name: str) -> Any:
-    """Return a column with codes as whole numbers, which missing values turn into 1.0 and 2.0."""
+    """Restore integers, which missing values in a column have turned into 1.0 and 2.0."""
     if type(getattr(column, "dtype", None)).__name__ == "Enum":  # of polars, which declares values
         column = pd.Series(pd.Categorical(column.to_list(), list(column.dtype.categories)))
     if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
@@ -72,7 +72,7 @@ def whole_numbers(column: Any, name: str) -> Any:
 
 
 def plain(array: Array, name: str = "a column") -> Array:
-    """Return numbers, booleans and dates in an array of objects as an array of these."""
+    """Convert an array of objects that are all numbers, booleans or dates to their dtype."""
     if array.dtype != object or not len(array):
         return array
     if all(isinstance(value, (bool, np.bool_)) for value in array):
@@ -87,20 +87,20 @@ def plain(array: Array, name: str = "a column") -> Array:
 
 
 def _inexact(value: Any) -> Any:
-    """Return decimals and fractions, which numpy keeps as objects, as Python's numbers."""
+    """Convert decimals and fractions, which numpy keeps as objects, to integers or floats."""
     if not isinstance(value, (Decimal, Fraction)):
         return value
     return int(value) if float(value).is_integer() else float(value)
 
 
 def distinct(values: Any, name: str) -> list[Any]:
-    """Return the distinct values of a column that are not missing, as they are read."""
+    """Return the distinct values of a column that are not missing, in plain types."""
     levels = pd.Series([*factorized(values, name)[1]], dtype=object)
     return list(plain(np.asarray(levels), name).tolist())
 
 
 def declared_values(column: Any) -> list[Any] | None:
-    """Return the categories of a column, as its values are read; None where it declares none."""
+    """Return the categories that a column declares, in plain types; None if it declares none."""
     dtype: Any = getattr(column, "dtype", None)
     if type(dtype).__name__ not in ("CategoricalDtype", "Enum"):  # of pandas and polars
         return None
@@ -108,10 +108,10 @@ def declared_values(column: Any) -> list[Any] | None:
 
 
 def factorized(values: Any, name: str) -> tuple[Ints, Any]:
-    """Return the position of each row's value among the distinct ones, -1 for none, and these."""
+    """Return the code of each row's value, -1 where it is missing, and the distinct values."""
     try:
         codes, levels = pd.factorize(values)
-    except TypeError:  # whose words the values may have written
+    except TypeError:  # whose message may quote values
         kinds = listed(sorted({type(value).__name__ for value in values}))
         raise ValueError(
             f"{name} must hold values that can be told apart by their hashes, such as texts and "
@@ -121,7 +121,7 @@ def factorized(values: Any, name: str) -> tuple[Ints, Any]:
 
 
 def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
-    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
+    """Return the sorted distinct values, and the code of each row's, -1 where it is missing."""
     codes, levels = factorized(array, name)  # by hashes: only the values are sorted, not the rows
     levels = plain(levels, name)
     if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
@@ -142,13 +142,13 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
 
 
 def texts(column: Any, name: str) -> Array:
-    """Return a column as texts, None where values are missing; 1 beside "1" is an error."""
+    """Return a column as texts, None where missing; raise ValueError for 1 beside "1"."""
     levels, codes = levels_of(to_array(whole_numbers(column, name), name), name)
     return np.array([*map(in_words, levels.tolist()), None], dtype=object)[codes]
 
 
 def in_words(value: Any) -> str:
-    """Name a value: whole floats as integers, and times at midnight as days."""
+    """Return a value as a text: whole floats as integers, times at midnight as days."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -157,7 +157,7 @@ def in_words(value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a value: values of one kind may be equal, values of two never are."""
+    """Return the kind of a value; values of different kinds are never equal."""
     kinds = {
         "text": (str,),
         "bytes": (bytes,),
@@ -171,13 +171,13 @@ def kind_of(value: Any) -> str:
 
 
 def warn_of_values(values: Sequence[Any], name: str, role: str) -> None:
-    """Warn of values that may not have been meant as values of their own."""
+    """Warn of values that may mean a missing value, or the same as another value."""
     for note in notes_on(values, name, role):
         warn_caller(note, InputWarning)
 
 
 def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
-    """Describe how texts count that stand for a missing value, or are spelled like another."""
+    """Return notes on texts that look like missing values, and on spellings of one value."""
     missing = [
         repr(value)
         for value in values
@@ -198,10 +198,10 @@ def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
 def as_written(
     parsed: pd.Series[Any], written: pd.Series[Any], decimal: str = "."
 ) -> tuple[pd.Series[Any], list[str]]:
-    """Return a column of a file as pandas parsed it, or as texts that numbers would merge.
+    """Return a column as pandas parsed it, or as texts if numbers would merge some; and notes.
 
-    `written` are the texts in the file, and blanks around them do not count. Notes say so, which
-    texts count as missing or as one number, and why a column of numbers is one of texts.
+    `written` holds the texts in the file. Notes say if blanks around them are removed, which of
+    them count as missing or as one number, and why a column of numbers is read as texts.
     """
     texts, name, notes = written.str.strip(), str(parsed.name).strip(), []
     if not pd.api.types.is_numeric_dtype(parsed) and (texts != written).any():
@@ -227,7 +227,7 @@ def as_written(
 
 
 def alternatives(values: Sequence[Any]) -> list[str]:
-    """Return values that have another spelling among them: by case, blanks, zeros, or True of 1."""
+    """Return values that occur in several spellings, by case, blanks, zeros, or True for 1."""
     kinds: dict[Any, list[str]] = {}
     for value in values:
         kinds.setdefault(truth(value), []).append(repr(value))
@@ -235,7 +235,7 @@ def alternatives(values: Sequence[Any]) -> list[str]:
 
 
 def spelling(value: Any) -> Any:
-    """Return the common form of two spellings of one value."""
+    """Return a form of a value that all of its spellings share."""
     if isinstance(value, Real):
         return value
     # Floats cannot tell large integers apart, and int drops the fraction of a Decimal.
@@ -248,13 +248,13 @@ def spelling(value: Any) -> Any:
 
 
 def truth(value: Any) -> Any:
-    """Return the common form of two spellings of one value, of which True may be a word."""
+    """Return a form of a value that all of its spellings share, with "true" and "false" as 1, 0."""
     key = spelling(value)
     return {"true": 1.0, "false": 0.0}.get(key, key)
 
 
 def listed(values: Iterable[Any], most: int = MOST_NAMED, between: str = ", ") -> str:
-    """Return the first values, and how many more there are."""
+    """Return a text of the first values, and of how many more there are."""
     words = [str(value) for value in values]
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return between.join(words[:most]) + more
@@ -262,7 +262,7 @@ def listed(values: Iterable[Any], most: int = MOST_NAMED, between: str = ", ") -
 
 @dataclass(frozen=True)
 class Description:
-    """The columns of groups as they were first given or named, and the labels."""
+    """The columns of groups, the groups and the labels so far, to compare later data with."""
 
     columns: tuple[Any, ...] | None = None  # names in order; None: none given, or uncertain groups
     groups: tuple[Any, ...] = ()  # in the order in which they came
@@ -270,7 +270,7 @@ class Description:
     favourable: Any = None  # one of two labels; None: not known
 
     def in_order(self, columns: dict[Any, Any], name: str) -> dict[Any, Any]:
-        """Return later columns in this order; raise ValueError if they are others."""
+        """Return later columns in the described order; raise ValueError if their names differ."""
         one = len(self.columns or ()) == len(columns) == 1
         if self.columns is None or (one and 0 in (*self.columns, *columns)):  # without a name
             return columns
@@ -286,12 +286,12 @@ class Description:
         return {key: columns[key] for key in self.columns}
 
     def with_labels(self, labels: Sequence[Any], name: str) -> Description:
-        """Describe further labels too; raise ValueError if they are of another kind."""
+        """Return the description with more labels; raise ValueError if their kind differs."""
         check_kind(labels[:1], self.labels[:1], name)
         return replace(self, labels=tuple(dict.fromkeys([*self.labels, *labels])))
 
     def with_favourable(self, label: Any) -> Description:
-        """Describe the favourable label too, None if not known; raise ValueError for another."""
+        """Return the description with a favourable label, if known; refuse another than before."""
         if None not in (label, self.favourable) and label != self.favourable:
             raise ValueError(
                 f"the favourable label must be the same as before, {self.favourable!r}; got "
@@ -300,13 +300,13 @@ class Description:
         return self if label is None else replace(self, favourable=label)
 
     def also(self, other: Description) -> Description:
-        """Describe the data of another description too; raise ValueError if they differ."""
+        """Return the union of two descriptions; raise ValueError if they contradict each other."""
         both = self.with_labels(other.labels, "labels").with_favourable(other.favourable)
         groups = list(map(self.placing(other), other.groups))
         return described(groups, other.columns, both, "sensitive_features")
 
     def placing(self, other: Description) -> Callable[[Any], Any]:
-        """Return a function that puts values of the other's groups in the order of columns here."""
+        """Return a function that reorders the values of the other's groups by the columns here."""
         if self.columns is None or other.columns is None:
             return lambda group: group
         numbered = {column: at for at, column in enumerate(other.columns)}
@@ -317,7 +317,7 @@ class Description:
 def described(
     groups: Sequence[Any], columns: tuple[Any, ...] | None, before: Description | None, name: str
 ) -> Description:
-    """Return the description of groups after those `before`; raise ValueError if kinds differ."""
+    """Return the description `before` extended by groups; raise ValueError if kinds differ."""
     before = Description() if before is None else before
     if before.groups:
         check_kind(examples_of(groups), examples_of(before.groups), name)
@@ -347,13 +347,13 @@ def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -
 
 
 def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a value of each column of groups, which shows its kind; None where there is none."""
+    """Return an example value of each column of groups, None where all are missing."""
     columns = zip(*(g if isinstance(g, tuple) else (g,) for g in groups), strict=True)
     return tuple(next((v for v in column if v is not None), None) for column in columns)
 
 
 def check_kind(values: Sequence[Any], before: Sequence[Any], name: str) -> None:
-    """Raise ValueError if values, one of each column, are of another kind than those before."""
+    """Raise ValueError if the example value of a column is of another kind than before."""
     for new, old in zip(values, before, strict=False):
         if None not in (new, old) and kind_of(new) != kind_of(old):
             raise ValueError(
