@@ -77,7 +77,7 @@ class Combinations(NamedTuple):
 
     def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
         """Return the largest entry of each column of C @ rates + offset."""
-        # Of all pairs with equal offsets it is the largest minus the smallest rate.
+        # Over all pairs with equal offsets this is the largest minus the smallest rate.
         if not self.families or bool((offset != offset[0]).any()):
             # 80 MB of products, of which only the largest are needed.
             pieces = torch.split(rates, max(10_000_000 // len(offset), 1), dim=1)
@@ -98,7 +98,7 @@ class Combinations(NamedTuple):
     def without(
         self, dropped: NDArray[np.bool_]
     ) -> tuple[Combinations, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the values without these rates, and whether each value and each rate remains."""
+        """Drop values of these rates; return the rest, and whether each value and rate remains."""
         rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
         remaining = ~(is_term & dropped[rate]).any(axis=0)
         needed = np.zeros(self.n_rates, dtype=bool)
@@ -227,7 +227,7 @@ class AffineMap:
         return self.offset + self._combined(self._rates @ tables.T).T
 
     def _backward(self, weights: Tensor) -> Tensor:
-        """Return the derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
+        """Return derivatives of weighted sums of values with respect to flat tables, (k, .)."""
         if self._product is not None:
             return weights @ self._product
         pieces = torch.split(weights.T, self._n_values)

@@ -93,7 +93,7 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
     def pair_values(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
-        """Return the hard values that pairs of rows add if the first ranks above, (k, 2 m)."""
+        """Return the part of the hard values due to pairs of rows, the first above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
         weight = fraction @ rows.weights()
@@ -110,7 +110,7 @@ class AUCConstraint(MomentConstraint):
         return torch.as_tensor(exact_auc.auc_standard_errors(z, part, w, sides)).repeat(2)
 
     def at_equal_scores(self) -> AUCConstraint:
-        """Use the quadratic surrogate, whose gaps are gaps of mean scores there, to first order."""
+        """Return the constraint with the quadratic surrogate: there its gaps are of mean scores."""
         # Other surrogates do not depend on the scale of scores, and are undefined there.
         return self.changed(surrogate=Quadratic())
 
@@ -204,7 +204,7 @@ class AUCParity(Notion):
         )
 
     def chosen_surrogate(self) -> Surrogate:
-        """Return the surrogate object; raise ValueError if there is none."""
+        """Return the surrogate as an object; raise ValueError for anything else."""
         if isinstance(self.surrogate, str):
             return chosen(self, "surrogate", SURROGATES)
         if not hasattr(self.surrogate, "loss"):

@@ -112,8 +112,8 @@ class LinearMoments(MomentConstraint):
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """Return sums from which :meth:`deviations_of` computes errors, (n_parts, k, k + 1).
 
-        For each part they are those of (s, 1) by weight, and of its products by squared weight. The
-        fractions of a row count as if they were those of several rows.
+        For each part these are weighted sums of (s, 1), and sums of its products by squared weight.
+        Fractions of a row count as if they belonged to several rows.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
@@ -141,7 +141,7 @@ class LinearMoments(MomentConstraint):
         return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """Return the change of each rate by (s, 1) of a row of each part, (n_rates, n_parts, k)."""
+        """Return the derivative of rates by (s, 1) of a row of each part, (n_rates, n_parts, k)."""
         above, below = (matrix.to_dense().to(counts) for matrix in (self._above, self._below))
         total = below @ counts
         down = below * self.rates(sums, counts)[:, None]
@@ -160,7 +160,7 @@ class LinearMoments(MomentConstraint):
 
     @cached_property
     def _rate_names(self) -> list[str]:
-        """Name each rate, once for the many values that share it."""
+        """Return the name of each rate, made once for the many values that share the rate."""
         names = []
         for r in range(self.combinations.n_rates):
             cells = self.cell_denominators[[r]].toarray().reshape(self.space.shape)
@@ -177,13 +177,13 @@ class LinearMoments(MomentConstraint):
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
         cells = self.cell_denominators
-        if self.group_columns is not None:  # rows are counted, also those that stand for others
+        if self.group_columns is not None:  # count rows, whatever their weights
             cells = cells.sign()
         comparison, is_group = compared_rates(
             self.space, cells, rows, min_rows, self.gaps, self.group_columns
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
-        # Rates of several classes share their rows: who is compared by one of them is not alone.
+        # Rates of several classes share rows: a group compared by one of them is not alone.
         names = self._rate_names
         used = set(map(names.__getitem__, np.flatnonzero(needed)))
         unused = ~np.fromiter(map(used.__contains__, names), dtype=bool, count=len(names))
@@ -256,7 +256,7 @@ class RateRatios(LinearMoments):
 
     @property
     def gaps(self) -> Tensor:
-        """Return 1 - c for each value, (m,): the gap of a rate of c from one of 1."""
+        """Return 1 - c for each value, (m,): the gap between the rates 1 and c."""
         return torch.full_like(self.slack, 1.0 - self._pairs[0]) if len(self.slack) else self.slack
 
     def describe(self, j: int) -> str:

@@ -7,7 +7,7 @@ a row and its weight :math:`w_i`, the table is
 
 and a constraint is a function of the table: :math:`g(M, N) \le 0`. Tables of chunks, batches and
 workers add up. Gradients pass through a few numbers, and private training has to protect only
-these. Any number of constraints are one, on a common table.
+these. Any number of constraints can be joined to one, on a common table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MomentConstraint:
     space: Space  # the labels and groups that the constraint is bound to
     label_based = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
-    place = 0  # of its criterion in a list of them
+    place = 0  # position of its criterion in a list of criteria
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class MomentConstraint:
         self.space = space
         self.partition = tables.Partition(part_of_cell, space)
         self.statistic = statistic
-        self.slack = slack  # (m,), which the values contain
+        self.slack = slack  # (m,), subtracted in the values
         self.name = name  # of the criterion in messages
         self.n_aux = n_aux  # number of extra primal variables
         self.n_parts = self.partition.n_parts
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
-        """Return the constraints of single criteria that this one consists of."""
+        """Return the constraints of single criteria that make up this constraint."""
         return (self,)
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
@@ -82,11 +82,11 @@ class MomentConstraint:
         return self.evaluate(self.statistic_at(aux).sums(scores, rows), rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Return hard values on these rows, (m,), as users measure them; here from the table."""
+        """Return hard values on rows, (m,), as users measure them; by default from the table."""
         return self.evaluate_hard(rows.sums(self.statistic.hard, scores), rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Return rows, (2, m), convex in scores and extra variables, with difference `values`."""
+        """Return two rows (2, m), convex in scores and extra variables, that differ by `values`."""
         raise NotImplementedError
 
     def affine(self, counts: Tensor) -> AffineMap | None:
@@ -133,17 +133,17 @@ class MomentConstraint:
         return self
 
     def narrowed(self, by: Tensor) -> Self:
-        """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
+        """Subtract `by` (m,) from the slacks; slacks that are not negative stop at zero."""
         # Below zero no two rates are close enough; slacks that are negative already mean something
         # else.
         less = self.slack - by.to(self.slack)
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
     def without_rounding(self, hard: Tensor) -> Tensor:
-        """Replace hard values by 0 where only rounding makes them differ from it.
+        """Replace hard values by 0 where they differ from 0 only by rounding.
 
-        Gaps of labels are rounded as those who count them round: only without a slack may sums of
-        weights make one of nothing.
+        Gaps of predicted labels stay as users compute them, unless the slack is 0: then sums of
+        weights may turn no gap into a tiny one.
         """
         rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
         return torch.where(rounds & (hard.abs() <= ROUNDING), 0.0, hard)
@@ -167,7 +167,7 @@ class MomentConstraint:
         raise NotImplementedError
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        """Return :meth:`deviations`, given :meth:`scatter` of all rows, where there is one."""
+        """Return :meth:`deviations` from the :meth:`scatter` of all rows, where it is defined."""
         raise NotImplementedError
 
     def without_small(
@@ -176,16 +176,16 @@ class MomentConstraint:
         """Drop the values of rates that are not compared.
 
         `rows` (n_classes, n_groups) are numbers of rows, by which :func:`compared_rates` decides.
-        Returns the constraint, and words for each rate that was left out.
+        Returns the constraint, and a description of each rate that was left out.
         """
         raise NotImplementedError
 
     def measure(self, values: Tensor) -> float:
-        """Return the largest value without its slack, in the criterion's units; nan if none."""
+        """Return the largest value without its slack, in the criterion's units; nan if empty."""
         return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
     def undefined(self, values: Tensor) -> dict[int, tuple[str, ...]]:
-        """Name the rates of comparisons that do not exist at this point, by the values' places."""
+        """Return the names of rates whose comparison is undefined, by the index of its value."""
         return {}
 
     def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
@@ -194,11 +194,11 @@ class MomentConstraint:
         return zip(self.members, pieces, strict=True)
 
     def at(self, place: int) -> Self:
-        """Return the constraint of the criterion at this place in a list of them."""
+        """Return a copy that knows the position of its criterion in a list of criteria."""
         return self._with(place=place)
 
     def describe(self, j: int) -> str:
-        """Describe the comparison of value j."""
+        """Return a description of the comparison of value j."""
         raise NotImplementedError
 
     def _with(self, **attributes: Any) -> Self:
@@ -310,7 +310,7 @@ class Stack(MomentConstraint):
         return torch.cat([member.deviations_of(piece) for member, piece in pieces])
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
-        """Stack these members; return the stack itself if no member changes."""
+        """Return the stack of these members, or this stack itself if no member changes."""
         # Solvers see by identity that nothing can change any more.
         if all(other is member for other, member in zip(members, self.members, strict=True)):
             return self
@@ -369,7 +369,7 @@ class Stack(MomentConstraint):
         return names
 
     def measure(self, values: Tensor) -> float:
-        """Measure the criterion that exceeds its slack most, in its own units."""
+        """Return the measure of the criterion that exceeds its slack most, in its own units."""
         # Values are relative to their slacks, and comparable; measures are in units of their own.
         member, values = max(self.split(values), key=lambda pair: float(pair[1].max()))
         return member.measure(values)
@@ -406,7 +406,7 @@ class Unconstrained(MomentConstraint):
 
 
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
-    """Return several constraints as one; a single one as it is, none as one without values."""
+    """Join constraints to one: a single one stays unchanged, and none have no values."""
     if not members:
         return Unconstrained(space)
     return members[0] if len(members) == 1 else Stack(space, members)
@@ -424,8 +424,8 @@ def compared_rates(
 
     `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. One row may
     move a rate by the smallest of the `gaps` (m,) that values allow. `group_columns` has for each
-    rate the columns whose values make its group, () if it is no group; by default single groups are
-    values of one.
+    rate the columns whose values define its group, () without a group; by default a group is a
+    value of one column.
     """
     cells.sort_indices()
     n_groups, places = len(space.groups) + len(space.partly), []

@@ -64,10 +64,10 @@ class MutualInformation:
         return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)
 
     def value(self, sums: Tensor) -> Tensor:
-        r"""Return the ERMI of a table (n_parts, n_classes), ().
+        r"""Return the ERMI of a table (n_parts, n_classes), a scalar.
 
-        As :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`, which is the
-        same sum: near independence nothing cancels, however large the penalty.
+        The sum :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)` is
+        the same, but nothing cancels in it near independence.
         """
         total = self._over_condition(sums).clamp_min(ROUNDING)
         apart = sums / self._root - self._root * total

@@ -75,7 +75,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     """
 
     name = "constraint"
-    pos_label: Any = None  # a parameter of criteria that speak of a positive class
+    pos_label: Any = None  # a parameter of criteria about a positive class
     within_strata = False  # whether it compares groups within strata of control features
 
     @property
@@ -89,15 +89,15 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         return False
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
-        """Return the places of the favourable class, or of each of several classes.
+        """Return the index of the favourable class, or of each of several classes.
 
-        Given by ``pos_label``; by default the second of two classes.
+        The favourable class is ``pos_label``; by default the second of two classes.
 
         Raises
         ------
         ValueError
-            If ``pos_label`` is none of the classes, or is not given where the criterion depends on
-            it and which label is the favourable one is not known.
+            If ``pos_label`` is none of the classes, or is not given although the criterion depends
+            on the favourable label and it is not known.
         """
         name = f"{type(self).__name__}.pos_label"
         read = classes_of(np.asarray(classes).tolist(), self.pos_label, parameter=name)
@@ -106,7 +106,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         return read.targets
 
     def title(self, classes: Sequence[Any]) -> str:
-        """Return the name of the constraint on these labels in descriptions of its values."""
+        """Return the name of the constraint on these labels, for descriptions of its values."""
         return self.name
 
     def bind(self, space: Space, slack: float | None = None) -> MomentConstraint:
@@ -128,7 +128,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
 
 class EventNotion(Notion):
-    """Base of criteria on the rates of events, which `rates` gives by label."""
+    """Base of criteria on rates of events, which the attribute `rates` lists for the labels."""
 
     within_strata = True
     rates: ClassVar[StaticRates]
@@ -197,7 +197,7 @@ class Parity(EventNotion):
         for groups, set_slack, columns in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
-            # Before the matrices, which are what would not fit into memory.
+            # Checked first, since the matrices would not fit into memory.
             refuse_too_many(self, n_values, n_groups, reference.advice)
             members, differences = reference.compare(n_sets)
             by_label = [sp.csr_array(members) @ groups] * len(space.classes)
@@ -217,10 +217,10 @@ class Parity(EventNotion):
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
-            # Differences a less b, in both orders, become the ratio times a less b.
+            # Differences a - b, in both orders, become ratio * a - b.
             compared = checked_ratio(self) * compared.maximum(0.0) + compared.minimum(0.0)
             kind, families = self._ratios, ()
-            # A hair inside: what users divide must not round to less than the ratio.
+            # A hair inside: quotients that users compute must not round to less than the ratio.
             allowed = np.full(len(events) * compared.shape[0], -NEGLIGIBLE)
         compared = sp.kron(sp.eye_array(len(events)), compared)
         # A family of one has no pair.
@@ -266,7 +266,7 @@ class Cap(EventNotion):
         return self.per_group
 
     def combined(self, n_events: int) -> Any:
-        """Return the capped combinations of the rates of events, (m, n_events); here each."""
+        """Return the capped combinations of event rates, (m, n_events); by default each rate."""
         return sp.eye_array(n_events)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
@@ -295,14 +295,14 @@ class Cap(EventNotion):
 
 @dataclass(eq=False, repr=False)
 class ParityOfClass(Parity):
-    """Base of parity criteria that speak of a positive class."""
+    """Base of parity criteria about a positive class."""
 
     pos_label: Any = field(default=None, kw_only=True)
 
 
 @dataclass(eq=False, repr=False)
 class CapOfClass(Cap):
-    """Base of caps that speak of a positive class."""
+    """Base of caps about a positive class."""
 
     pos_label: Any = field(default=None, kw_only=True)
 
@@ -312,14 +312,14 @@ class ComparedSets(NamedTuple):
 
     groups: Any  # (n_sets, n_groups)
     slack: Any
-    columns: tuple[int, ...]  # those whose values differ between them
+    columns: tuple[int, ...]  # whose values tell the sets apart
 
 
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
     """List the sets of groups to compare, stratum by stratum of the control features.
 
-    Of parallel attributes the sets are the groups with the same value in one column, column by
-    column, each of which may have its own slack.
+    For parallel attributes, each set has the groups with one value of one column. Each column may
+    have its own slack.
     """
     every = space.labels_of(notion.attributes)
     labels = [group if isinstance(group, tuple) else (group,) for group in every]
@@ -350,7 +350,7 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
 def as_notions(
     owner: Any, constraint: Any, names: Mapping[str, Any], kind: type[Notion] = Notion
 ) -> list[Any]:
-    """Return the criteria of a kind in ``constraint`` of an estimator: names or objects, or one."""
+    """Return the criteria in ``constraint`` of an estimator: one or several names or objects."""
     parameter, notions = f"{type(owner).__name__}.constraint", []
     for value in constraint if isinstance(constraint, (list, tuple)) else [constraint]:
         named = isinstance(value, str) and value in names
@@ -373,7 +373,7 @@ def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 
 
 
 def checked_ratio(notion: Any) -> float:
-    """Return the ratio; raise ValueError unless it is between 0 and 1, in place of a slack."""
+    """Return the ratio; raise ValueError unless it is between 0 and 1, and there is no slack."""
     name, allowed = type(notion).__name__, "a number between 0 and 1 (equal rates: slack=0)"
     ratio = check_number(f"{name}.ratio", notion.ratio, allowed, lambda v: 0 < v < 1)
     if notion.slack is not None:
@@ -391,13 +391,13 @@ def checked_temperature(notion: Any) -> float:
 
 
 def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
-    """Name the constraint with its positive class, which the condition of the rates omits."""
+    """Return the name of the constraint with its positive class, unless there are several."""
     positive = notion.positive(classes)
     return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
 
 def naming(notion: Any, label: Any) -> Any:
-    """Return the criterion with this favourable label, where it has none of its own."""
+    """Return the criterion with this favourable label as each ``pos_label`` that is not set."""
     unset = {}
     for name, value in notion.get_params().items() if label is not None else ():
         if name.split("__")[-1] == "pos_label" and value is None:
@@ -407,7 +407,7 @@ def naming(notion: Any, label: Any) -> Any:
 
 
 def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:
-    """Look up the value of a parameter; raise ValueError with the allowed values otherwise."""
+    """Return the choice that a parameter names; raise ValueError, listing the names, if none."""
     value = getattr(notion, parameter)
     if not isinstance(value, str) or value not in choices:
         raise ValueError(
@@ -426,7 +426,7 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
 
 
 class _Reference(NamedTuple):
-    """Sets of groups with rates, and the comparisons of these rates."""
+    """A value of `reference`: sets of groups, and the comparisons of their rates."""
 
     compare: Callable[[int], tuple[Any, Any]]  # (n_rates, n_groups), (m, n_rates)
     size: Callable[[int], int]  # entries of the larger one
@@ -435,7 +435,7 @@ class _Reference(NamedTuple):
 
 
 def differences(compared: NDArray[np.bool_]) -> Any:
-    """Return the differences (m, n_rates) of compared pairs of rates, (n_rates, n_rates)."""
+    """Return the matrix of differences of rates (m, n_rates), one for each pair `compared`."""
     pairs = np.argwhere(compared)
     m = len(pairs)
     entries = np.tile([1.0, -1.0], m), pairs.reshape(-1), np.arange(0, 2 * m + 1, 2)
@@ -443,9 +443,9 @@ def differences(compared: NDArray[np.bool_]) -> Any:
 
 
 def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
-    """Compare the rate of each group, with both signs, with the rate of one of other sets.
+    """Compare the rate of each group with the rate of its reference set, with both signs.
 
-    `others` (n_sets, n_groups) has the sets, `paired` (n_groups, n_sets) the one for each group.
+    `others` (n_sets, n_groups) has these sets, `paired` (n_groups, n_sets) marks the set of each.
     """
     n_groups = len(paired)
     if n_groups < 2:
@@ -491,7 +491,7 @@ def linear(
     cell, weight = label * space.shape[1] + sets.col, sets.data
 
     def times(factors: Any, n_columns: int) -> Any:
-        """Multiply the sets by (n_events, n_classes, n_columns), event by event."""
+        """Multiply the sets by factors (n_events, n_classes, n_columns), event by event."""
         # Entry by entry: Kronecker products of small matrices are mostly overhead.
         values = weight[:, None] * np.reshape(factors, (-1, len(groups), n_columns))[:, label]
         row = shape[0] * np.arange(len(values))[:, None, None] + rate[:, None]

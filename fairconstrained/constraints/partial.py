@@ -26,11 +26,11 @@ from fairconstrained.numerics import ROUNDING
 
 
 class WithinIntervals(MomentConstraint):
-    """Base of the constraints inside intervals: all ordered pairs of parts of a label.
+    """Base of constraints inside intervals, which compare all ordered pairs of parts of a label.
 
     `part` (2, n_groups) is the part of the rows of each of two labels and of each group, -1 for
-    none; `intervals` has a union of intervals of ranks for each part, and `gap` is the largest that
-    is allowed. Each pair has `n_thresholds` values.
+    none; `intervals` has a union of intervals of ranks for each part, and `gap` is the largest gap
+    allowed. Each pair has `n_thresholds` values.
     """
 
     statistic: Any  # Above, or ScoreBins
@@ -86,11 +86,11 @@ class WithinIntervals(MomentConstraint):
         return remaining, self._counted(small, comparison.rows) + alone.left_out(self._words)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
-        """List parts with fewer rows in their intervals than there are thresholds to tell apart."""
+        """Describe parts with fewer rows in their intervals than thresholds; by default none."""
         return []
 
     def within(self, lower: float, upper: float) -> Self:
-        """Return the same constraint in another interval, one for all parts."""
+        """Return the constraint in another interval, the same for all parts."""
         ends = (np.full((self.n_parts, 1), end) for end in (lower, upper))
         return self._made(intervals=percentiles.Intervals(*ends))
 
@@ -225,7 +225,7 @@ class FractionsInside:
 
     @staticmethod
     def grid(intervals: percentiles.Intervals, half: float, n_grid: int) -> Grid:
-        """Return levels of G, from which parts may be `half` of the gap away."""
+        """Return levels of G, and the ranks at which parts are `half` of the gap away from them."""
         # Beyond these levels a neighbourhood of half the gap reaches the end, and holds by itself.
         levels = np.linspace(half, 1.0 - half, n_grid)
         least, _ = intervals.rank(np.clip(levels - half, 0.0, 1.0))
@@ -234,7 +234,7 @@ class FractionsInside:
 
     @staticmethod
     def gaps(intervals: percentiles.Intervals, rank: Floats) -> tuple[Floats, Floats]:
-        """Measure how far each part is above and below the others at each threshold."""
+        """Return how far each part is above and below the others at each threshold."""
         inside = intervals.fraction(rank)
         # Twice the distance from the middle of the extremes: its largest value is their difference.
         from_middle = 2.0 * inside - inside.max(axis=0) - inside.min(axis=0)
@@ -252,7 +252,7 @@ class RanksOfThresholds:
 
     @staticmethod
     def grid(intervals: percentiles.Intervals, half: float, n_grid: int) -> Grid:
-        """Spread levels evenly over the neighbourhoods of all intervals."""
+        """Return ranks as levels, spread evenly over the neighbourhoods of all intervals."""
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
         upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
@@ -270,7 +270,7 @@ class RanksOfThresholds:
 
     @staticmethod
     def gaps(intervals: percentiles.Intervals, rank: Floats) -> tuple[Floats, Floats]:
-        """Compare a part that is inside with all others, and any other with those inside."""
+        """Return how far each part is above and below others, where one of the two is inside."""
         inside = intervals.may_contain(rank, rank)
         lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))
         highest = np.where(inside, rank.max(axis=0), np.where(inside, rank, 0.0).max(axis=0))
@@ -326,7 +326,7 @@ class PartialDistributions(WithinIntervals):
         return self._counted(n * self.intervals.lengths < len(self.grid), n)
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Find thresholds at which the mean rate of the parts is in the middle of its bounds."""
+        """Return thresholds at which the mean rate of the parts is in the middle of its bounds."""
         # They are feasible for tied scores if all parts have the same intervals.
         # Each part counts the same, however many rows it has: the mean of their rates.
         weight = (1.0 / (self.n_parts * rows.counts())) @ rows.weights()
@@ -349,7 +349,7 @@ class PartialDistributions(WithinIntervals):
         return theta
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Return values from the table, first of upper and then of lower bounds."""
+        """Return the values from the table, first for upper and then for lower bounds."""
         rates = sums / counts[:, None]
         return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
 
@@ -366,7 +366,7 @@ class PartialDistributions(WithinIntervals):
         return AffineMap([combinations], rates, offset, shape)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Combine convex parts of the rates; the first one has the bounds."""
+        """Combine the convex parts of the rates, and put the bounds into the first result."""
         plus, minus = self.convex_rates(scores, rows, aux)
         first = self._values(plus - self.most.to(plus), minus + self.least.to(plus))
         return torch.stack((first, self._scaled(minus, plus)))

@@ -51,7 +51,7 @@ class PartialNotion(notions.Notion):
         return made(space, part, intervals, gap, name=self.name, **arguments)
 
     def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
-        """Return the class of the constraint, and its arguments beyond the parts and the gap."""
+        """Return the class of the constraint, and its arguments besides parts, gap and name."""
         raise NotImplementedError
 
     def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:

@@ -24,9 +24,9 @@ from fairconstrained.numerics import NEGLIGIBLE
 class PredictiveRates(LinearMoments):
     r"""Differences of rates :math:`P(y \in A \mid \hat y \in B, g)`, minus slack.
 
-    The numerators count the predictions of B, and so do the denominators, in all cells of a set of
-    groups. A set of which nobody has such a prediction has no rate. In any comparison its rate then
-    counts as 0 and the other one as 1, so that no slack below 1 is kept.
+    Numerators count the predictions of B, and so do denominators, in all cells of a set of groups.
+    A set without such predictions has no rate. In any comparison its rate then counts as 0 and the
+    other one as 1, so that no slack below 1 is kept.
     """
 
     def affine(self, counts: Tensor) -> None:  # type: ignore[override]
@@ -57,7 +57,7 @@ class PredictiveRates(LinearMoments):
 
     @cached_property
     def _predictions(self) -> Tensor:
-        """Mark the table's entries in denominators, (n_rates, n_parts * n_columns)."""
+        """Return weights of the table's entries in denominators, (n_rates, n_parts * n_columns)."""
         sets = self._denominators.toarray()[:, :, None]
         counted = self._numerators.toarray() != 0
         by_column = counted.reshape(*sets.shape[:2], self.statistic.n_columns)
@@ -78,10 +78,10 @@ class PredictiveRatios(PredictiveRates, RateRatios):
 class PredictiveParity(ParityOfClass):
     r"""Equal precision: :math:`P(y = c \mid \hat y = c, g)` differs by at most `slack`.
 
-    Positive predictions mean the same in all groups ("predictive parity", Chouldechova 2017). It
-    says nothing about how many of a group are predicted positive, nor about those who should have
-    been: a model that finds few positives of one group, and these for sure, passes. Where base
-    rates differ, it excludes equal false positive and false negative rates (see the reference).
+    Positive predictions mean the same in all groups ("predictive parity", Chouldechova 2017). The
+    criterion says nothing about how many of a group are predicted positive, or should have been: a
+    model that finds few positives of one group, but surely, passes. Where base rates differ, it
+    excludes equal false positive and false negative rates (see the reference).
 
     A group without positive predictions has no precision. Metrics are then nan, and a fit counts
     the largest possible gap, 1: a model that is ``feasible_`` predicts the class in every group.
@@ -129,10 +129,10 @@ class PredictiveParity(ParityOfClass):
 class FalseOmissionRateParity(PredictiveParity):
     r"""Equal false omission rates: :math:`P(y = c \mid \hat y \neq c, g)`.
 
-    Of those who are not predicted c, equal fractions of all groups are c: of two classes it is
+    Among samples that are not predicted c, equal fractions of all groups are c: with two classes,
     parity of the negative predictive value. Together with :class:`PredictiveParity` it is
-    *sufficiency* of the decisions. What it does not say, and what a group without such predictions
-    counts for, is as there.
+    *sufficiency* of the decisions. Its limits, and the treatment of a group without such
+    predictions, are the same.
 
     Parameters are as in :class:`PredictiveParity`.
 

@@ -371,7 +371,7 @@ class RateConstraint(notions.Notion):
         return LinearMoments(space, *terms, allowed, statistic, self.name)
 
     def _parts(self, space: Space) -> NDArray[np.int64]:
-        """Number the part of each label and group, in the order of the names."""
+        """Return the number of the part of each label and group, in the order of the names."""
         if not isinstance(self.part, Mapping):
             raise ValueError(
                 "RateConstraint.part must be a mapping from names of parts to their rows; got "
@@ -409,7 +409,7 @@ class RateConstraint(notions.Notion):
 
 
 def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:
-    """Find the labels or groups of a part in the data; all of them if none is named."""
+    """Return the indices of a part's labels or groups; of all if the part names none."""
     if key not in rows:
         return list(range(len(known)))
     wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]

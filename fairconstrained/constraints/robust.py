@@ -41,8 +41,8 @@ class RobustParity(notions.Notion):
     less the smallest of another, which may belong to different matrices.
 
     It is right if errors of the record depend on the true group only, and if the true matrix is in
-    the set: the constraint says nothing about other errors. It speaks of the training rows in
-    expectation, and not of how records and groups happen to differ in these.
+    the set: the constraint says nothing about other errors. It holds in expectation over the errors
+    of the records, and not for the errors that happen to be in the training rows.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ class RobustParity(notions.Notion):
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
     """Compute the fractions of recorded groups in each true group, at each corner.
 
-    Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
-    its rate does not depend on are those of the first corner.
+    Returns the fractions (n_sets, n_groups) and the true group of each set. The rate of a group
+    does not depend on the group's row of the matrix, so the corners of this row count once.
     """
     corners = {}
     for index, matrix in matrices_within(confusion, bounds).items():

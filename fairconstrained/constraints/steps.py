@@ -56,18 +56,18 @@ class Above(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return a width of 1 for each column by itself."""
+        """Return a width of 1 for each column."""
         return (1,) * self.n_columns
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         return self.step.value(self._distance(scores))
 
     def slopes(self, soft: Tensor) -> Tensor:
-        """Differentiate each column by the score, from `soft`; minus that by the threshold."""
+        """Return the derivative of each column by the score: minus the one by the threshold."""
         return self.temperature * self.step.slope(soft)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """Differentiate in closed form, by the scores only."""
+        """Return `soft` and its pullback to the scores, in closed form."""
         soft = self.soft(scores, y)
 
         def pullback(weights: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Above(Statistic):
         return (self._distance(scores) > 0).to(scores.dtype)
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Take the only threshold for the threshold of the predictions."""
+        """Return counts below and above the threshold, if there is one: it decides predictions."""
         if len(self.thresholds) != 1:
             return super().predicted(table, counts)
         return torch.cat((counts[:, None] - table, table), dim=1)
@@ -118,7 +118,7 @@ class ScoreBins(Fractions):
         return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Return counts of predicted labels, with a threshold of 0, whose bin may have either."""
+        """Return counts by predicted label, threshold 0, without a bin that straddles it."""
         below = int((self._thresholds(table) <= 0).sum())
         above = int((self._thresholds(table) < 0).sum()) + 1
         return torch.stack((table[:, :below].sum(dim=1), table[:, above:].sum(dim=1)), dim=1)
@@ -127,7 +127,7 @@ class ScoreBins(Fractions):
         return replace(self, temperature=2.0 * self.temperature)
 
     def above(self, sums: Tensor) -> Tensor:
-        """Add up the bins to the right of each threshold, (n_parts, n_columns - 1)."""
+        """Return sums over the bins above each threshold, (n_parts, n_columns - 1)."""
         return sums.flip(1).cumsum(1).flip(1)[:, 1:]
 
     def _thresholds(self, scores: Tensor) -> Tensor:

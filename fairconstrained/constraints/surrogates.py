@@ -69,7 +69,7 @@ class SplineBins(Fractions):
         return table
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Mark one of the two bins with the largest weights, one-hot."""
+        """Return one-hot rows, with 1 for one of the two bins of largest weight."""
         bins = 1 + _interval(self._place(scores), self.n_columns)
         columns = torch.arange(self.n_columns, device=scores.device)
         return (columns[:, None] == bins).T.to(scores.dtype)
@@ -157,7 +157,7 @@ class Quadratic(Surrogate):
     c2: float = 1.0
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """Average over all pairs, from the means of (z, z^2)."""
+        """Return the mean over all pairs, from the means of (z, z^2)."""
         margin = first[..., 0] - second[..., 0] - self.c2
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 

@@ -18,7 +18,7 @@ from fairconstrained import losses
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.numerics import VECTOR_ROWS
 
-# Groups in a description: more would hide the sentence that they stand in.
+# Groups in a description: more would bury the sentence around them.
 _MOST_NAMES = 10
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to values of the rows, (n, k)
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
@@ -38,36 +38,36 @@ class Space(NamedTuple):
     classes: Sequence[Any]
     groups: Sequence[Any]
     unknown: int = 0  # indices of rows of unknown group, after those of the groups
-    n_control: int = 0  # columns of control features, the last ones of those that are crossed
-    weights: Tensor | None = None  # of rows, of :attr:`shape`, if known ones stand for their label
-    partly: Sequence[Any] = ()  # labels of the first unknown indices: tuples with None in places
-    columns: Sequence[str] = ()  # names of those that are crossed, if they have any
+    n_control: int = 0  # number of control features, the last of the crossed columns
+    weights: Tensor | None = None  # of cells, of :attr:`shape`, if known groups represent labels
+    partly: Sequence[Any] = ()  # labels of the first unknown indices: tuples with some None
+    columns: Sequence[str] = ()  # names of the crossed columns, if they have any
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return the numbers of labels, and of indices of groups."""
+        """Return the number of labels, and of indices of groups, known or not."""
         return len(self.classes), len(self.groups) + self.unknown
 
     @property
     def crossed(self) -> tuple[int, ...]:
-        """Return the places of the crossed columns, without those of control features."""
+        """Return the positions of the crossed columns that are not control features."""
         first = next(iter(self.labels_of("parallel")), ())
         return tuple(range(len(first) - self.n_control)) if isinstance(first, tuple) else (0,)
 
     def _standing(self, known: Any) -> Tensor:
-        """Return for how many rows of its label a row of `known` index stands, (n_classes, 1)."""
+        """Return the factor by which rows of `known` groups represent a label, (n_classes, 1)."""
         weights: Any = self.weights
         total, represented = weights.sum(dim=1), weights[:, known].sum(dim=1)
         return torch.where(represented > 0, total / represented, 1.0)[:, None]
 
     def labels_of(self, attributes: str) -> list[Any]:
-        """Return the labels of groups, also those that lack an attribute if these are parallel."""
+        """Return the labels of groups; of parallel attributes, also groups that lack one."""
         return [*self.groups, *(self.partly if attributes == "parallel" else ())]
 
     def factors_by(self, place: int) -> Any:
         """Return the weights of cells, of :attr:`shape`, by which one attribute is compared.
 
-        Rows of which this attribute is known stand for all rows of their label. The weights are
+        Rows in which this attribute is known represent all rows of their label. The weights are
         relative to :meth:`factors`.
         """
         every, labels = np.ones(self.shape), self.labels_of("parallel")
@@ -79,14 +79,14 @@ class Space(NamedTuple):
     def shares(self, y: Tensor, group: Tensor) -> Tensor:
         """Return shares of rows in groups, (n, n_indices), the last for unknown groups.
 
-        A row of known group stands for as many rows of its label in its group, itself included. The
-        last column has the rows of unknown group, less those that are stood for: shares add up to
-        one, and sums over all groups are those of the rows themselves.
+        A row of known group represents that many rows of its label, itself included. The last
+        column has the rows of unknown group, less the rows represented by others: shares add up to
+        one, and sums over all groups equal sums over the rows.
         """
         factor = self.factors().to(y.device)[y, group]
         shares = factor.new_zeros((len(y), self.shape[1]))
         shares.scatter_(1, group[:, None], factor[:, None])
-        # Sums over all groups stay those of the rows: what known rows take on, the others give up.
+        # The last column loses as much as the known groups gain, so sums over all groups stay.
         shares[:, -1] += 1.0 - factor
         return shares
 
@@ -98,17 +98,17 @@ class Space(NamedTuple):
         return every
 
     def describe(self, cells: NDArray[np.bool_], columns: Sequence[int] = ()) -> str:
-        """Describe a set of rows, given by its cells as booleans, of :attr:`shape`.
+        """Return a description of the rows in some cells, booleans of :attr:`shape`.
 
-        By the values of some `columns`, and of control features, if these tell its groups apart.
+        It names the values of `columns` and of control features, if these tell its groups apart.
         """
         every = self.labels_of("parallel")
         groups: list[int] = np.flatnonzero(cells[:, : len(every)].any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         common: list[str] = []
-        # Groups crossed from several columns: "all women" is shorter than each combination. The one
-        # value of an attribute is all rows, and has a name as others have.
+        # Groups crossed from several columns: "all women" is shorter than each combination. An
+        # attribute with a single value covers all rows, and is named all the same.
         some = columns or self.partly or len(groups) < len(every)
         if groups and isinstance(every[0], tuple) and some:
             common = self._common(groups, columns)
@@ -122,7 +122,7 @@ class Space(NamedTuple):
         return ", ".join(words) or "all rows"
 
     def _common(self, groups: list[int], only: Sequence[int]) -> list[str]:
-        """Return the values that these groups alone have in common; empty if none."""
+        """Return the values that only these groups share, as one text in a list; empty if none."""
         columns = list(zip(*self.labels_of("parallel"), strict=True))
         members = [{column[i] for i in groups} for column in columns]
         alike = [k for k, values in enumerate(members) if len(values) == 1 and None not in values]
@@ -133,7 +133,7 @@ class Space(NamedTuple):
         return [" & ".join(map(self._value, alike, values[groups[0]]))] if same == groups else []
 
     def _value(self, place: int, value: Any) -> str:
-        """Name a value of a column, and the column if others have this value too."""
+        """Return the name of a value, with its column if other columns have this value, too."""
         columns = zip(*self.labels_of("parallel"), strict=True)
         shared = any(value in column for k, column in enumerate(columns) if k != place)
         name = group_name(value)
@@ -183,14 +183,14 @@ class Placement(NamedTuple):
         return table.reshape(n_places, n_parts, -1)[:, :-1]
 
     def on_columns(self, on_table: Tensor, like: Tensor) -> Tensor:
-        """Pull the derivative by :meth:`sum` back to the columns, stored `like` them."""
+        """Pull the derivative by :meth:`sum` back to the columns, in the layout of `like`."""
         if self.part.ndim == 2:
             return self.weight[:, None] * (self.part @ on_table)
         padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
         return look_up(padded, self.part, like) * self.weight[:, None]
 
     def copies(self) -> tuple[Any, Placement]:
-        """Return the index and the rows, copied once for each part that has a fraction of them."""
+        """Return row indices and a placement with a copy of each row for each of its parts."""
         if self.part.ndim == 1:
             return slice(None), self
         row, part = torch.nonzero(self.part, as_tuple=True)
@@ -209,7 +209,7 @@ class Placement(NamedTuple):
         return (self.part == numbers) * self.weight
 
     def in_unions(self, union: Tensor, n_unions: int) -> Placement:
-        """Place the rows in unions of the parts, (n_parts,); `n_unions` is for parts in none."""
+        """Return the rows placed in unions of parts, (n_parts,); `n_unions` stands for no union."""
         union = union.to(self.part.device)
         if self.part.ndim == 2:
             part = sum_by(self.part.T, union, n_unions + 1)[:-1].T
@@ -273,7 +273,7 @@ def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
     """Add up rows with equal index, (n_parts, n_columns)."""
-    # To follow the layout in memory takes at most half the time.
+    # Following the layout in memory takes at most half the time.
     if rows.stride(0) == 1:
         return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
     return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)
@@ -298,7 +298,7 @@ class Statistic:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return no widths: nothing is known of the columns, and no table of them is released."""
+        """Return no widths by default: nothing bounds the columns, so no table is released."""
         return ()
 
     @property
@@ -324,7 +324,7 @@ class Statistic:
         return self.soft(scores, y)
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Count rows by predicted label, if a hard table tells; it and the counts may be noisy."""
+        """Return counts by predicted label from a hard, maybe noisy, table; empty if unknown."""
         return table[:, :0]
 
     def sharpened(self) -> Statistic:
@@ -380,7 +380,7 @@ class Losses(Statistic):
 
 
 class NoColumns(Statistic):
-    """Nothing, where there is no constraint."""
+    """A statistic without columns, where there is no constraint."""
 
     n_columns = 0
 
@@ -429,7 +429,7 @@ class Columns(Statistic):
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Count by the columns of the first member that tells labels apart."""
+        """Return counts by predicted label from the first member whose columns show them."""
         tables = torch.split(table, [member.n_columns for member in self.members], dim=1)
         pairs = zip(self.members, tables, strict=True)
         labels = (member.predicted(columns, counts) for member, columns in pairs)
@@ -440,7 +440,7 @@ class Columns(Statistic):
 
 
 def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
-    """Join several statistics into one. A single one is returned as it is, which saves copies."""
+    """Join several statistics into one; return a single one unchanged, which saves copies."""
     return statistics[0] if len(statistics) == 1 else Columns(statistics)
 
 
