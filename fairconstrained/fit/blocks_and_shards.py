@@ -51,7 +51,7 @@ _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters t
 
 
 def check_parts(task: Task, X: Any) -> None:
-    """Refuse a fit on rows in parts that is not exact, before any work."""
+    """Raise ValueError, before any work, unless a fit on rows in parts would be exact."""
     specification = task.specification
     in_blocks, wrapped = isinstance(X, Blocks), isinstance(specification, Posteriors)
     label_rates = specification.needs_label_rates
@@ -76,7 +76,7 @@ def check_parts(task: Task, X: Any) -> None:
 
 
 def checked_blocks(blocks: Blocks, used: Array, check: Callable[[Any], Any]) -> Iterator[Any]:
-    """Yield the rows of each block that are `used` as an array or sparse matrix of numbers."""
+    """Yield the `used` rows of each block, as an array or sparse matrix of numbers."""
     n_read, n_rows = 0, len(used)
     for block in filled_blocks(blocks):
         X = check(block)
@@ -108,7 +108,7 @@ def filled_blocks(blocks: Iterable[Any]) -> Iterator[Any]:
 
 
 def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRows:
-    """Return rows whose labels and groups are small integers; X is read in every pass."""
+    """Return the rows of blocks, with labels and groups as small integers; X stays on disk."""
     blocks, specification = inputs.X, task.specification
     first = next(filled_blocks(blocks), None)
     if first is None:
@@ -149,7 +149,7 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
 def encoded(
     values: Any, n_samples: int, name: str, needed: int | None = None
 ) -> tuple[Array, Array]:
-    """Return codes as integers of few bytes, and labels, from some rows at a time."""
+    """Return codes as integers of few bytes, and labels, reading some rows at a time."""
     if isinstance(values, UncertainGroups):
         return encode_groups(values)
     starts = range(0, n_samples, _ENCODED_ROWS)
@@ -159,16 +159,16 @@ def encoded(
         (codes, labels), _ = coded_groups(piece, name=name, required=needed)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
     labels, places = joined([labels for _, labels in pieces], name)
-    small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
+    small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch needs it
     each = zip(places, pieces, strict=True)
     return np.concatenate([recoded(codes, at).astype(small) for at, (codes, _) in each]), labels
 
 
 def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> TrainingRows:
-    """Return the rows with labels, groups and units of weight of all workers, which must agree."""
+    """Return the rows with the labels and groups of all workers, whose settings must agree."""
     # The columns of X are those that scikit-learn has noted on the estimator.
     names, start = getattr(estimator, "feature_names_in_", None), None
-    if task.last is not None:  # a fingerprint of where it begins
+    if task.last is not None:  # a fingerprint of its parameters
         last = [task.last.get(name, ()) for name in ("coef_", "intercept_", "multipliers_")]
         start = float(np.linalg.norm(np.concatenate([np.ravel(part) for part in last])))
     params = {k: value for k, value in sorted(task.params.items()) if k not in _UNCOMPARED}
@@ -200,7 +200,7 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
 
 
 def plain(value: Any) -> Any:
-    """Return numbers and texts, also in arrays, sequences and mappings; else the type's name."""
+    """Return parameters as plain values that workers can compare, or the names of their types."""
     if isinstance(value, (Number, str, type(None))):
         return value if value == value else "nan"  # which is not equal to that of another worker
     if isinstance(value, Mapping):

@@ -36,7 +36,7 @@ from fairconstrained.solvers.run import along_offsets
 # One row of so many of each label and group is held out: multipliers follow labels that no tree has
 # learnt (decisions: constraints in the boosting loop).
 _ONE_IN = 5
-# Scores whose labels may depend on how a library rounds its sums, some in single precision.
+# Distance of scores at which a library's rounding, maybe in single precision, decides labels.
 _CLOSE = 1e-4
 
 
@@ -68,7 +68,7 @@ class Boosted:
     noted: list[tuple[Record, float]] = field(default_factory=list)  # iterates and their times
     ended: Status = Status.FINISHED
     rounds: Rounds | None = None  # None: nothing could bind
-    cut: Any = None  # makes the booster one of its best rounds, with shifted scores
+    cut: Any = None  # cuts the booster to its best rounds, and shifts its scores
 
     def note(self, iterate: Iterate) -> None:
         """Record an iterate, for the history."""
@@ -76,7 +76,7 @@ class Boosted:
 
 
 def learn(fit: Fit) -> Fit:
-    """Fit the booster under the constraint; the problem is about the rows held out."""
+    """Fit the booster under the constraint; return the fit with the rows held out as its data."""
     start = time.perf_counter()
     if fit.rows.unknown:
         fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
@@ -97,7 +97,7 @@ def learn(fit: Fit) -> Fit:
 
 
 def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
-    """Hold out rows, and drop the constraints that these cannot measure."""
+    """Hold out rows, and drop constraints that they cannot measure; return the other rows."""
     rows = fit.rows
     cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(seed) + 1
     seen, held = one_in(_ONE_IN, torch.as_tensor(cell), fit.rng)
@@ -123,7 +123,7 @@ def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
 
 
 def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
-    """Let the booster take its rounds, and keep those up to the best."""
+    """Run the rounds of the booster, and cut it to the best of them."""
     seen, boosted = hold_out(fit, boosted, seed)
     task, rows, weight = fit.task, boosted.rows, boosted.rows.weight
     family, booster = task.specification.family, task.specification.estimator
@@ -161,7 +161,7 @@ def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
 
 
 def measured(task: Task, boosted: Boosted, problem: FairERM, scores: Tensor) -> Evaluation:
-    """Return loss, error and violations of the rows held out, with the margin, from all scores."""
+    """Return loss, error and violations, with the margin, on the rows held out of all scores."""
     none, scores = scores.new_zeros(0), scores.index_select(0, boosted.held)
     soft = problem.risk.soft(scores, problem.data.y, problem.data.weight)
     hard = problem.hard(scores, none)
@@ -171,7 +171,7 @@ def measured(task: Task, boosted: Boosted, problem: FairERM, scores: Tensor) -> 
 
 
 def weight_of_loss(rows: TrainingRows, risk: Any) -> Floats | None:
-    """Return the weights of rows in the log loss, with the objective's factors, if they differ."""
+    """Return row weights that turn the log loss into the objective, or None if all are equal."""
     n_classes = len(rows.classes)
     equal = torch.zeros(n_classes, n_outputs(n_classes), dtype=torch.float64)
     labels = torch.arange(n_classes)
@@ -181,7 +181,7 @@ def weight_of_loss(rows: TrainingRows, risk: Any) -> Floats | None:
 
 
 def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
-    """Return scores that give the classes their frequencies, (K,), at which rounds begin."""
+    """Return constant scores (K,) that give the classes their frequencies, to begin rounds at."""
     weights = weight.numpy() * (1.0 if in_loss is None else in_loss / rows.weight)
     # A label whose mistakes cost nothing has no weight, but scores must be finite.
     counts = np.bincount(rows.y, weights, len(rows.classes))
@@ -190,14 +190,14 @@ def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
 
 
 def scored(fit: Fit, some: Tensor) -> Rows:
-    """Return some rows, with the booster's scores as columns."""
+    """Return the rows at these indices, with the booster's scores as columns."""
     boosted: Boosted = fit.learnt
     table = fit.specification.transform(_safe_indexing(fit.rows.X, some.numpy()))
     return replace(boosted.rows.take(some), blocks=(as_features(table, "cpu"),))
 
 
 def measure_all_rows(fit: Fit, problem: FairERM, x: Tensor) -> Tensor:
-    """Return hard values of all rows, by the scores kept from the best round."""
+    """Return hard values of all rows, from the scores stored at the best round if possible."""
     boosted: Boosted = fit.learnt
     rounds, every = boosted.rounds, torch.arange(len(fit.rows.y))
     if rounds is None or rounds.latest[0] != max(rounds.best, 1):
@@ -205,21 +205,21 @@ def measure_all_rows(fit: Fit, problem: FairERM, x: Tensor) -> Tensor:
     table = rounds.latest[1]
     ordered = np.sort(table if table.shape[1] > 1 else np.hstack((table, 0.0 * table)), axis=1)
     close = np.flatnonzero(ordered[:, -1] - ordered[:, -2] < _CLOSE)
-    if len(close):  # the booster itself says these
+    if len(close):  # predicted by the booster itself
         table[close] = fit.specification.transform(_safe_indexing(fit.rows.X, close))
     data = replace(boosted.rows, blocks=(as_features(table, "cpu"),))
     return replace(problem, data=data).evaluate(x).hard
 
 
 def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
-    """Build the problem of an intercept for the booster's scores."""
+    """Build the problem of an intercept for the booster's scores; name groups left out."""
     boosted: Boosted = fit.learnt
     problem = FairERM(build_model(fit), fit.data, boosted.risk, boosted.constraint, 0.0)
     return problem, boosted.left_out
 
 
 def solve(fit: Fit, problem: FairERM) -> Solved:
-    """Return the booster, with another intercept if only that keeps the slack."""
+    """Return the booster as the solution, with another intercept if only that keeps the slack."""
     size, boosted, equal = n_outputs(len(fit.rows.classes)), fit.learnt, np.inf
     x = problem.model.restore({"coef_": np.eye(size), "intercept_": np.zeros(size)})
     dual = x.new_zeros(problem.n_constraints)
@@ -232,7 +232,7 @@ def solve(fit: Fit, problem: FairERM) -> Solved:
         # Another intercept must keep nine tenths of what rounds gain over equal predictions.
         if left >= 0.9 * gained:
             boosted.cut(problem.model.attributes(shifted.x)["intercept_"])
-            boosted.rounds.latest = 0, None  # its scores are others
+            boosted.rounds.latest = 0, None  # the stored scores are no longer right
             problem = replace(problem, data=scored(fit, boosted.held))
             iterate = Iterate(x, *problem.evaluate(x), dual, np.inf)
     boosted.note(iterate)

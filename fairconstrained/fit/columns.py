@@ -48,7 +48,7 @@ from fairconstrained.problems.rows import Rows
 
 
 def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Workers) -> FitInputs:
-    """Return the inputs, within strata of control features, if the task is for their kind."""
+    """Return the inputs, with groups crossed with strata; refuse kinds that the task cannot fit."""
     if control_features is not None:
         if isinstance(inputs.X, Table):
             raise ValueError(
@@ -66,8 +66,8 @@ def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Work
         if inputs.sensitive_features is not None:  # a warning will say so
             crossed, n_control = within_strata(inputs.sensitive_features, control_features)
             inputs = inputs._replace(sensitive_features=crossed, n_control=n_control)
-    # Poisson batches need every row at any step; those drawn by an engine would be others where it
-    # computes a lost partition again.
+    # Poisson batches need every row at any step, and an engine that computes a lost partition again
+    # would draw other rows.
     if task.is_private and isinstance(inputs.X, Table):
         inputs = Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
     if workers.size > 1 or isinstance(inputs.X, (Blocks, Table)):
@@ -99,12 +99,12 @@ def read(
 
 
 def random_seed(random_state: Any) -> int:
-    """Return a seed for torch from ``random_state``, as scikit-learn reads it."""
+    """Return a seed for torch that is drawn from ``random_state``, as scikit-learn reads it."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
-    """Return a context with the generator of a fit; only modules need torch's global one too."""
+    """Return a context with a seeded generator; for modules torch's global one is seeded, too."""
     if task.is_linear:
         return nullcontext(torch.Generator().manual_seed(seed))
     return seeded(seed, task.device)
@@ -112,7 +112,7 @@ def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
 
 def learn(fit: Fit) -> Fit:
     """Fit the specification of the model; return the fit with its columns, on the device."""
-    # Before anything is learnt from groups: all later sums are of rows that stand for others.
+    # Before anything is learnt from groups: rows of known group represent others in all later sums.
     if fit.rows.unknown:
         fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
     task, rows, specification = fit.task, fit.rows, fit.task.specification
@@ -135,7 +135,7 @@ def learn(fit: Fit) -> Fit:
 
 
 def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
-    """Return the rows as problems see them, with columns from a table, or in a tuple of blocks."""
+    """Return the rows as problems see them, with the columns of a table or a tuple of blocks."""
     weight = rows.weight
     least, largest = rows.weight_range or (weight.min(), weight.max())
     if least < largest:  # as multiples of the largest, up to a factor of two: exactly
@@ -171,7 +171,7 @@ def build_model(fit: Fit) -> Any:
 
 def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
     """Return hard values by copies of a classifier that are fitted to the rows, and predict."""
-    # They predict with the threads of the user, before the values are computed in one.
+    # The copies predict with the threads of the user, and the values are computed in one thread.
     task, rows = fit.task, fit.rows
     if isinstance(rows, RowsOfTable):
         as_rows = partial(rows_on_device, device=task.device, expand=task.expand)

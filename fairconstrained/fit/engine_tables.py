@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class RowsElsewhere(Rows):
-    """Rows that an engine has: this process has none, and each partition is a worker."""
+    """Rows in the partitions of an engine, each of which is a worker; this process has none."""
 
     parts: Parts = field(kw_only=True)
     n_rows: int = field(kw_only=True)
@@ -54,7 +54,7 @@ class RowsElsewhere(Rows):
         return self.parts.gather(partial(_alone, function))
 
     def select(self, choose: Callable[[Rows], Rows]) -> Rows:
-        """Gather here the rows that `choose` selects on each worker."""
+        """Gather the rows that `choose` selects on each worker in this process."""
         selected = self.gather(choose)
         columns = [(rows.y, rows.group, rows.weight) for rows in selected]
         y, group, weight = map(torch.cat, zip(*columns, strict=True))
@@ -69,11 +69,11 @@ def _alone(function: Callable[[Rows], T], rows: Rows) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class RowsOfTable(TrainingRows):
-    """Classes and groups of a table whose rows, coded, are the parts of an engine."""
+    """The classes and groups of a table; its coded rows stay in the parts of an engine."""
 
     parts: Parts
 
-    # Sums over the parts, whose rows have these properties too.
+    # Sums over the parts, whose rows have the same properties.
     cells = cached_property(lambda self: self.parts.sum(attrgetter("cells")))
     weight_of_cells = property(lambda self: self.parts.sum(attrgetter("weight_of_cells")))
     weight_of_labels = property(lambda self: self.parts.sum(attrgetter("weight_of_labels")))
@@ -89,7 +89,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def named_by(cls, inputs: FitInputs) -> Columns:
-        """Return the roles by the arguments of ``fit``; all other columns are features."""
+        """Return the roles that the arguments of ``fit`` name; all other columns are features."""
         names = {
             role: inputs.X.names(role, values)
             for role, values in inputs._asdict().items()
@@ -110,7 +110,7 @@ class Columns(NamedTuple):
         return cls(features, y, names.get("sensitive_features", []), weight)
 
     def inputs(self, frame: pd.DataFrame) -> FitInputs:
-        """Return the columns of some rows, as ``fit`` takes them in memory."""
+        """Return the columns of a DataFrame in the form that ``fit`` takes in memory."""
         groups: Any = self.sensitive_features
         groups = groups[0] if len(groups) == 1 else groups
         return FitInputs(
@@ -122,7 +122,7 @@ class Columns(NamedTuple):
 
 
 def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
-    """Return rows whose labels and groups are coded alike in all partitions."""
+    """Return the rows of a table, with labels and groups coded alike in all partitions."""
     columns = Columns.named_by(inputs)
     if task.described is not None:
         groups_as_named = dict.fromkeys(columns.sensitive_features)
@@ -170,7 +170,7 @@ def _validated_partition(
     needed: int | None,
     frame: pd.DataFrame,
 ) -> Any:
-    """Return, on a worker, validated rows and noted attributes; None without rows, or an error."""
+    """Validate a partition on its worker; return rows and attributes, an error, or None."""
     if frame.empty or (columns.sample_weight and not frame[columns.sample_weight].any()):
         return None
     inputs = columns.inputs(frame)
@@ -185,7 +185,7 @@ def _validated_partition(
 
 
 def _summary(part: Any) -> Any:
-    """Summarise a partition for the driver, on a worker, or return its error."""
+    """Return a summary of a partition for the driver, made on the worker, or its error."""
     if isinstance(part, Exception):
         return part
     rows, noted = part
@@ -195,7 +195,7 @@ def _summary(part: Any) -> Any:
 
 
 def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> TrainingRows:
-    """Return, on a worker, the rows with the codes of all partitions, in small integers."""
+    """Return a partition's rows with the codes shared by all partitions, as small integers."""
     n_classes, n_groups = like.space.shape
     (rows, _), (class_places, group_places) = part, places
     group = np.zeros(len(rows.y), dtype=np.int64) if rows.group is None else rows.group
@@ -211,7 +211,7 @@ Learnt = tuple[int, Array]  # n, and the columns, out of fold, of every n-th row
 def learnt_from_sample(
     specification: Specification, rows: RowsOfTable, part_of_cell: Callable[[], Any], rng: Generator
 ) -> list[Learnt]:
-    """Let a specification learn its columns from up to about 400,000 rows, which are gathered."""
+    """Fit a specification to a gathered sample of up to about 400,000 rows; return its columns."""
     # The calibration and group models of a classifier learn from rows brought here.
     spacing = -(-int(rows.cells.sum()) // 400_000)
     X, *columns = zip(*rows.parts.gather(partial(_every, spacing)), strict=True)
@@ -235,7 +235,7 @@ def rows_elsewhere(
     as_rows: Callable[[TrainingRows, Any], Rows],
     learnt: Sequence[Learnt | None] = (),
 ) -> RowsElsewhere:
-    """Return the rows that `as_rows` makes on each worker with columns of a specification."""
+    """Return rows that stay on the workers, where `as_rows` makes them from a specification."""
     size = len(rows.parts.gather(lambda _: None))
     places = [Workers(rank, size) for rank in range(size)]
     each = list(zip(places, learnt or [None] * size, strict=True))
@@ -254,7 +254,7 @@ def _transformed(
     rows: TrainingRows,
     about: tuple[Workers, Learnt | None],
 ) -> Rows:
-    """Return the rows of a worker, there, as a problem sees them."""
+    """Return the rows of a worker as a problem sees them, computed on the worker."""
     workers, learnt = about
     with one_thread():
         columns = specification.transform(rows.X)
@@ -268,7 +268,7 @@ def _transformed(
 def predictions_of_table(
     clf: Any, method: Callable[..., Any], table: Table, groups: dict[str, Any]
 ) -> Any:
-    """Return the predictions for a table, by the columns that the model was fitted to."""
+    """Return predictions for a table, from the columns that the model was fitted to."""
     classes = [str(label) for label in clf.classes_]
     names = list(getattr(clf, "feature_names_in_", table.columns))
     roles = {k: table.names(k, v) for k, v in groups.items() if v is not None}

@@ -32,10 +32,10 @@ from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4
-# Added to slacks, one after another, within which hardly anything is better than equal scores.
+# Added to slacks, one after another, if hardly anything within them is better than equal scores.
 MORE_SLACK = (0.01, 0.04)
-# A result within this error of equal scores is not left at that (decisions: a result that is hardly
-# better than a constant).
+# A result that beats equal scores by less than this error is tried again (decisions: a result that
+# is hardly better than a constant).
 NEARLY_EQUAL = 0.01
 # Options of the bar of a fit that is not verbose, and of private fits: times tell the sizes of
 # their batches, also by how often a bar is drawn, and whether one comes late.
@@ -46,12 +46,12 @@ _WITHOUT_TIMES: dict[str, Any] = {
 
 
 def as_exact(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
-    """Return the task of :func:`exact_steps`, unless its solver is for other problems."""
+    """Return the task of :func:`exact_steps`; raise an error if its solver cannot solve it."""
     return checked(exact_steps(task, solver=solver, **steps))
 
 
 def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
-    """Return the task with these steps without privacy, and this solver if the user gives none."""
+    """Return the task with steps without privacy, and `solver` where the user gives none."""
     if solver is None:
         solver = AugmentedLagrangian() if task.is_linear else EarlyStoppedSGDA()
     fitted = isinstance(task.specification, Posteriors) and not task.specification.is_frozen
@@ -70,7 +70,7 @@ def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Ta
 
 
 def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
-    """Build the problem of the mean loss, and say who is not compared."""
+    """Build the problem of the mean loss; also return names of groups that are not compared."""
     task, rows = fit.task, fit.rows
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
     model, risk = build_model(fit), task.risk(rows)
@@ -81,7 +81,7 @@ def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
 
 
 def with_start(fit: Fit, problem: Any) -> Any:
-    """Return the problem with the solution of a simpler one, from which its solver may start."""
+    """Return the problem with the solution of a simpler one, for its solver to start from."""
     if fit.task.is_linear:
         if not problem.n_constraints:
             return problem
@@ -99,17 +99,17 @@ def with_start(fit: Fit, problem: Any) -> Any:
 
 
 def without_constraints(fit: Fit, problem: Any) -> Tensor:
-    """Return a solution without constraints."""
+    """Return the variables of a solution without constraints."""
     free = replace(problem, constraint=stacked(fit.rows.space, []))
     if not fit.task.is_linear:
         return _solved(fit, free, fit.task.solver).x
-    # It does not depend on the slack: one of the fits of clones computes it for all.
+    # The slack does not matter: one of the fits of clones computes the solution for all.
     shared: Iterate = fit.shared("free", partial(_solved, fit, free, AugmentedLagrangian()))
     return shared.x
 
 
 def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
-    """Return the perceptron that is the constrained linear model of the problem's rows."""
+    """Return variables of a perceptron equal to the constrained linear model, and multipliers."""
     outputs = n_outputs(len(fit.rows.classes))
     data, alpha = problem.data, problem.alpha
     model: Any = Linear().build(data.X, data.weight, outputs, alpha)
@@ -121,13 +121,13 @@ def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
 
 
 def _solved(fit: Fit, problem: Any, solver: Solver) -> Iterate:
-    """Return a solution of a simpler problem, which callbacks do not see."""
+    """Solve a simpler problem, unseen by callbacks, and return the last iterate."""
     x, dual = problem.start(), fit.data.weight.new_zeros(problem.n_constraints)
     return run(solver, problem, x, dual, fit.rng, max_iter=None, tol=fit.task.tol).iterate
 
 
 def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
-    """Return the parameters and multipliers of the last fit, if they fit this problem."""
+    """Return parameters and multipliers of the last fit; raise ValueError if they do not fit."""
     last: Any = task.last
     if not np.array_equal(classes, last["classes_"]):
         raise ValueError(
@@ -147,10 +147,10 @@ def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
 
 
 def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start) -> Solved:
-    """Solve the problem from a start, and roughly before, where a margin needs errors there."""
+    """Solve the problem from a start; with a margin or a poor result, in several stages."""
     problem, task = start(fit, problem), fit.task
-    # Where fits with other slacks ended. Networks begin anew: held-out rows decide when their
-    # training stops, and fits that start at one another follow the training rows more closely.
+    # Points where fits with other slacks ended. Networks begin anew: held-out rows decide when
+    # their training stops, and fits that start at each other overfit the training rows.
     follows = task.is_linear and fit.digest and task.specification.handle.follows
     points: dict[float, tuple[Tensor, Tensor]] = fit.shared("ends", dict) if follows else {}
     x = problem.start()
@@ -186,7 +186,7 @@ def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[S
     point = rough.solution.iterate
     errors = task.margin * problem.standard_errors(point.x)
     slack = constraint.slack.to(errors)  # on the device of the rows
-    # Values that are not those of labels are never exactly equal: a little is left.
+    # Values that do not count labels are never exactly equal: a little slack is left.
     most = torch.where(slack > 0, (slack - NEARLY).clamp_min(0.0), torch.inf)
     nothing = torch.nonzero((errors >= slack) & (slack > 0))[:, 0].tolist()
     if nothing:
@@ -207,10 +207,10 @@ def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[S
 
 
 def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None]:
-    """Solve with larger slacks until that pays off, and again from there; none if not better.
+    """Solve with larger slacks until that pays off, and again from there; empty if not better.
 
-    Also return the stage of the larger slacks. The constraint may not be the reason: then the model
-    without it is hardly better than equal scores, and nothing is done.
+    Also return the stage of the larger slacks. Nothing is done if the constraint is not the reason:
+    the model without it is then hardly better than equal scores.
     """
     task, (problem, solution) = fit.task, stage
     below, looser = solution.equal - NEARLY_EQUAL, None
@@ -222,8 +222,8 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
     if float(hard[0]) >= below:
         return [], None
     enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
-    # Solvers that ask problems for more slack come from there already: a little more is another
-    # try, and from much more they end where they did.
+    # Solvers that require `more_slack` have already started with more: a little more is worth
+    # another try, but from much more they end where they did.
     comes_from_more = "more_slack" in task.solver.requires
     slacks = MORE_SLACK[:1] if comes_from_more else MORE_SLACK
     for more in (*(more for more in slacks if more < enough), enough):
@@ -246,7 +246,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
 
 
 class Record(NamedTuple):
-    """Record of an iterate in the history. Each field is an entry of ``history_``."""
+    """An iterate in numbers for the history. Each field is an entry of ``history_``."""
 
     objective: float
     error: float
@@ -257,7 +257,7 @@ class Record(NamedTuple):
 
 
 def recorded(constraint: MomentConstraint, iterate: Iterate) -> Record:
-    """Return the record of an iterate, in the units of these constraints."""
+    """Return the record of an iterate, in the units of the constraint."""
     return Record(
         objective=float(iterate.soft[0]),
         error=float(iterate.hard[0]),
@@ -272,8 +272,8 @@ def recorded(constraint: MomentConstraint, iterate: Iterate) -> Record:
 def watchers(task: Task, length: int | None) -> Iterator[list[Any]]:
     """Show a progress bar; yield the callbacks of iterations: the user's, and one for the bar.
 
-    Fits that are not `verbose` show one late: on a terminal, from two seconds on. Private fits show
-    none then, nor do those of parallel searches, whose bars would overwrite each other.
+    Fits that are not `verbose` show it on a terminal only, after two seconds, and not in private
+    fits or in processes of parallel searches, whose bars would overwrite each other.
     """
     options = _WITHOUT_TIMES if task.is_private else {}
     if not task.verbose:
@@ -307,7 +307,7 @@ def run_watched(
     """Run a solver, the task's by default, and show its iterates to callbacks."""
     task, solver = fit.task, solver or fit.task.solver
     max_iter = rounds or task.max_iter
-    # Runs that are capped at so many rounds are compared with no baseline.
+    # Runs with a limit of rounds are not compared with baselines.
     compared = rounds is None and not task.is_private and len(dual)
     with watchers(task, max_iter or solver.length) as callbacks:
         if fit.watch is not None:

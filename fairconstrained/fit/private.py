@@ -41,10 +41,10 @@ from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_s
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
-# A row that is seldom in a batch can be left out of everything with probability delta: the least of
-# its probability without a warning, in units of delta.
+# Least probability without a warning that a row is in any batch, in units of delta: a plan may
+# leave a rarer row without noise.
 _SELDOM = 10.0
-# Expected rows of a group in a batch: of fewer a rate is mostly noise.
+# Expected rows of a group in a batch: a rate of fewer is mostly noise.
 _FEW_ROWS = 5
 
 # Builds the problem of rows whose groups are known, or estimated.
@@ -55,7 +55,7 @@ BuildPublic = Callable[[Fit, Any, Any, MomentConstraint, Tensor], Any]
 
 
 def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) -> Task:
-    """Return the task with private steps, and this solver if the user gives none."""
+    """Return the task with private steps, and `solver` where the user gives none."""
     task = replace(task, solver=task.solver or solver, problem_class=problem_class)
     check_private(task)
     defaults = {
@@ -68,7 +68,7 @@ def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) 
 
 
 def check_private(task: Task) -> None:
-    """Refuse parameters by which a fit would read rows exactly."""
+    """Raise ValueError for parameters that would make a fit read rows without noise."""
     name, specification = task.name, task.specification
     if task.params["warm_start"]:
         raise ValueError(
@@ -97,7 +97,7 @@ def check_private(task: Task) -> None:
 
 
 def solve(fit: Fit, problem: Any) -> Solved:
-    """Solve the problem once: another solution would cost a part of the budget."""
+    """Solve the problem once: a second solution would cost a part of the budget."""
     x = problem.start()
     return Solved([run_watched(fit, problem, x, x.new_zeros(problem.n_constraints))])
 
@@ -106,7 +106,7 @@ def solve(fit: Fit, problem: Any) -> Solved:
 
 
 def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> TrainingRows:
-    """Read the samples; count all of a public domain, so as not to reveal which values occur."""
+    """Read the samples, with all values of public domains: which values occur is secret."""
     # What numpy and scikit-learn warn of depends on single entries and labels.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")
@@ -118,7 +118,7 @@ def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> Tra
 
 
 def check_inputs(task: Task, inputs: FitInputs) -> None:
-    """Refuse inputs for which no noise is planned, in words that quote no entry."""
+    """Raise ValueError for inputs that the planned noise does not cover; quote no entry."""
     only_groups = "y" not in task.hidden
     if not only_groups and inputs.sample_weight is not None:
         raise ValueError(
@@ -141,7 +141,7 @@ def check_inputs(task: Task, inputs: FitInputs) -> None:
 
 
 def with_noise(fit: Fit) -> Fit:
-    """Return the fit with noise from the operating system, unless it is seeded."""
+    """Return the fit with its source of noise: the operating system, unless there is a seed."""
     rng: Generator = SystemGenerator() if fit.task.random_state is None else fit.rng
     if fit.task.random_state is not None:
         warn_caller(
@@ -167,14 +167,14 @@ def with_noise(fit: Fit) -> Fit:
 
 
 def learn_table(fit: Fit) -> Any:
-    """Return the table of columns; the specification sees nothing secret."""
+    """Return the table of columns, from a specification that sees nothing secret."""
     task, rows = fit.task, fit.rows
     parts, shown = partial(part_of_cell, task, rows), replace(rows, **task.hidden)
     return task.specification.fit_transform(shown, parts, fit.rng)
 
 
 def learn_public(fit: Fit) -> Fit:
-    """Return the fit with its columns, which are public where the groups alone are secret."""
+    """Return the fit with its columns, which are public: the groups alone are secret."""
     fit = with_noise(fit)
     # A frozen model may warn of single rows, such as unknown categories.
     with warnings.catch_warnings():
@@ -194,7 +194,7 @@ def pose_by_releases(
     release_model: Callable[[Fit, Releases], tuple[Fit, Any]] | None = None,
     release_counts: Callable[[Fit, Releases], Tensor],
 ) -> tuple[Any, Sequence[str]]:
-    """Build the problem by releases, after posing it on one row and on no releases."""
+    """Build the problem from releases, after a trial on one row and without releases."""
     # A problem that cannot be solved is refused there, before anything is spent.
     task, rows, data, releases = fit.task, fit.rows, fit.data, Releases(plan)
     constraint = stack_of_all(task, rows, rows.ample, 1)
@@ -211,7 +211,7 @@ def pose_by_releases(
 
 
 def commit(fit: Fit, plan: PrivacyGuarantee, trial: Any) -> None:
-    """Note that the plan may be spent, unless its problem, on no release, cannot be solved."""
+    """Note that the plan may be spent; before, raise an error if the trial cannot be solved."""
     task = fit.task
     check_solves(task.solver, trial)
     task.solver.check(trial)
@@ -220,7 +220,7 @@ def commit(fit: Fit, plan: PrivacyGuarantee, trial: Any) -> None:
 
 
 def least_rows(task: Task, counts_noise: float) -> int:
-    """Return the least released count of a group: with less than two deviations it may be empty."""
+    """Return the least released count of a group: below two deviations it may be empty."""
     least = 1 if isinstance(task.min_group_size, str) else task.min_group_size
     # Of a single group nothing is secret.
     return least if np.isinf(counts_noise) else int(max(least, np.ceil(2 * counts_noise)))
@@ -229,7 +229,7 @@ def least_rows(task: Task, counts_noise: float) -> int:
 def warn_of_small_parts(
     constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee
 ) -> None:
-    """Name the parts of few rows in a batch, by the released counts of labels and groups."""
+    """Warn of parts with few rows in a batch, by the released counts of labels and groups."""
     small = [
         f"{constraint.space.describe(part)} (about {in_rows(int(cells[part].sum()))})"
         for part in constraint.partition.cells()
@@ -245,7 +245,7 @@ def warn_of_small_parts(
 
 
 def warn_of_plan(task: Task, rows: TrainingRows, plan: PrivacyGuarantee) -> None:
-    """Warn if the guarantee means little, or is not the one that the budget names."""
+    """Warn if the guarantee means little, or exceeds the user's budget."""
     budget: Any = task.budget
     delta = plan.delta
     steps = (p for p in plan.phases if p.sampling_rate < 1)
@@ -279,7 +279,7 @@ def warn_of_plan(task: Task, rows: TrainingRows, plan: PrivacyGuarantee) -> None
 def public_mean_loss(
     fit: Fit, model: Any, data: Any, constraint: MomentConstraint, counts: Tensor
 ) -> FairERM:
-    """Build the problem of the mean loss of rows whose groups are known, or estimated."""
+    """Build the problem of the mean loss on rows whose groups are known or estimated."""
     return FairERM(model, data, fit.task.risk(fit.rows), constraint, fit.task.alpha)
 
 
@@ -302,7 +302,7 @@ def as_secret_groups(task: Task, *, public: BuildPublic = public_mean_loss, **st
 
 
 def build_secret_groups(public: BuildPublic, fit: Fit, *posed: Any) -> SecretGroups:
-    """Build the problem of groups that only noisy sums over them tell."""
+    """Build the problem in which the groups are seen through noisy sums only."""
     model, data, constraint, counts, releases = posed
     without = replace(data, group=torch.zeros_like(data.group))
     problem = public(fit, model, without, constraint, counts)
@@ -310,7 +310,7 @@ def build_secret_groups(public: BuildPublic, fit: Fit, *posed: Any) -> SecretGro
 
 
 def pose_secret_groups(fit: Fit) -> tuple[Any, Sequence[str]]:
-    """Build the problem of secret groups; of a single group nothing is secret."""
+    """Build the problem of secret groups; with a single group nothing is secret."""
     task, rows = fit.task, fit.rows
     if rows.space.shape[1] < 2:
         _, delta, unit = task.budget  # type: ignore[misc]

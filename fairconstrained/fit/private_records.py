@@ -30,13 +30,13 @@ from fairconstrained.problems.private.coordinates import (
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
-# On the mean gradient over the training, in units of the clipping norm, which no mean gradient
-# exceeds. Only a warning depends on it.
+# Noise on the mean gradient over the training, in units of the clipping norm, which bounds mean
+# gradients. Only a warning depends on it.
 _MUCH_NOISE = 0.3
 
 
 class PublicRange(NamedTuple):
-    """The public range of the columns, or None, and the coordinates that follow from it."""
+    """The public range of the columns, or None, and the coordinates derived from it."""
 
     ends: Any
     coordinates: Coordinates  # in which columns are in [0, 1]
@@ -57,12 +57,11 @@ def as_records(task: Task, **steps: Any) -> Task:
 
 
 def learn(fit: Fit, default_range: Any = None) -> Fit:
-    """Return the fit with its columns, as one batch; every sum over them is a release of all.
+    """Return the fit with its columns in memory, near their public range.
 
-    Their public range comes from the model or the user, is the default, or is released.
-    The columns stay as they are given, near their public range. Dense and sparse sums round
-    differently, by many rows where a range is far from zero: one entry must not decide between
-    them.
+    The range comes from the model or the user, is the default, or will be released. Every sum over
+    the columns is one release. Columns stay dense or sparse as they came: the two kinds of sums
+    round differently, by many rows where a range is far from zero, and one entry must not decide.
     """
     fit = with_noise(fit)
     # A frozen model may warn of single rows, such as unknown categories.
@@ -84,13 +83,13 @@ def learn(fit: Fit, default_range: Any = None) -> Fit:
 
 
 def cut(X: Features, public: Coordinates) -> Features:
-    """Cut entries far from their range, row by row: a single one could make sums overflow."""
+    """Clip entries far from their range, row by row: a single one could make sums overflow."""
     reach = 1e6 * public.scale  # a million widths of the range
     return X.bounded(public.centre - reach, public.centre + public.scale + reach)
 
 
 def public_range(task: Task, ends: Any, n_features: int) -> PublicRange:
-    """Return the range with its coordinates, if it is for so many columns."""
+    """Return the range and its coordinates; raise ValueError for another number of columns."""
     try:
         low, high = (
             np.broadcast_to(np.asarray(end, float), n_features)
@@ -106,7 +105,7 @@ def public_range(task: Task, ends: Any, n_features: int) -> PublicRange:
 
 
 def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
-    """Build the problem of noisy tables and gradients."""
+    """Build the problem of noisy tables and gradients, and warn if there is too much noise."""
     task, n_rows, budget = fit.task, fit.rows.n_rows, fit.task.budget
     plan = task.plan(n_rows)
     model = model_in(fit, fit.learnt.coordinates)
@@ -125,7 +124,7 @@ def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
 
 
 def model_in(fit: Fit, coordinates: Coordinates) -> Any:
-    """Build the model in these coordinates, which may use the range that is public."""
+    """Build the model in these coordinates; it may use the public range, if there is one."""
     ends, public = fit.learnt
     centre, scale, _, runs = coordinates
     interval = None if ends is None else (public.centre, public.centre + public.scale)
@@ -134,7 +133,7 @@ def model_in(fit: Fit, coordinates: Coordinates) -> Any:
 
 
 def release_model(fit: Fit, releases: Releases) -> tuple[Fit, Any]:
-    """Release the coordinates; return the fit with columns cut to them, and the model in them."""
+    """Release the coordinates; return the fit with columns clipped, and the model in them."""
     n_rows, (ends, public), X = fit.rows.n_rows, fit.learnt, fit.data.X
     if ends is None:
         public = release_scales(X, n_rows, public, releases, fit.rng)
@@ -148,7 +147,7 @@ def release_model(fit: Fit, releases: Releases) -> tuple[Fit, Any]:
 
 
 def release_counts(fit: Fit, releases: Releases) -> Tensor:
-    """Return the noisy number of the rows of each label and group, (n_classes, n_groups)."""
+    """Return the noisy number of rows with each label and group, (n_classes, n_groups)."""
     data, (n_labels, n_groups) = fit.data, fit.rows.space.shape
     cell = data.y * n_groups + data.group
     sums = sum_by(data.weight[:, None], cell, n_labels * n_groups)
@@ -156,7 +155,7 @@ def release_counts(fit: Fit, releases: Releases) -> Tensor:
 
 
 def warn_of_cut(public: Coordinates) -> None:
-    """Name the columns whose entries are cut to a constant, by the released counts."""
+    """Warn of columns whose entries are clipped to a constant, by the released counts."""
     columns = torch.nonzero(public.scale > LARGEST)[:, 0].tolist()
     if columns:
         warn_caller(
@@ -168,7 +167,7 @@ def warn_of_cut(public: Coordinates) -> None:
 
 
 def warn_of_range(fit: Fit) -> None:
-    """Name the parameter that raw columns need; that they do is known from the releases."""
+    """Warn that the columns need `feature_range`, as the releases show."""
     where = "(0, 1) in released scales" if fit.learnt.ends is None else "given, or (0, 1)"
     warn_caller(
         f"By the released norms most rows lie outside of {fit.task.name}.feature_range ({where}): "

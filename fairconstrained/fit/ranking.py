@@ -1,4 +1,4 @@
-"""Fits of scores that rank: from group moments where these suffice, privately from noisy ones."""
+"""Fits of scores that rank, from group moments where these suffice; private ones are noisy."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import solves
 
-# On the mean of a cell, in units of the clipped rows, which no mean exceeds. Only a warning depends
-# on it.
+# Noise on the mean of a cell, in units of the clipping norm, which bounds means. Only a warning
+# depends on it.
 _MUCH_NOISE = 0.3
 
 
@@ -46,7 +46,7 @@ def surrogate_of(task: Task) -> Any:
 def as_ranking(task: Task) -> Task:
     """Return the task with the steps of a fit without privacy.
 
-    Its problem is one of moments only if the solver, where one is given, takes it.
+    The problem is in group moments only if a solver given by the user accepts it.
     """
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
@@ -55,7 +55,7 @@ def as_ranking(task: Task) -> Task:
 
 
 def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
-    """Build the problem of a ranking, or of a log loss that is compared as one."""
+    """Build the problem of a ranking, or of a log loss whose results are compared as rankings."""
     task, rows, data = fit.task, fit.rows, fit.data
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
     # Every cell keeps a matrix of the covariances of these columns: 32 MB.
@@ -76,7 +76,7 @@ def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
 
 
 def pairwise_loss(task: Task, data: Rows) -> PairwiseLoss:
-    """Return the loss of positives against negatives."""
+    """Return the pairwise loss of positives against negatives, in a convex form if possible."""
     surrogate = surrogate_of(task)
     # If the constraint does not depend on scale, the quadratic and the binormal loss have the
     # same optimum up to scale, and the quadratic one is convex.
@@ -96,7 +96,7 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
 
 
 def as_private_ranking(task: Task) -> Task:
-    """Return the task with the steps of a fit from noisy group moments, which are released once."""
+    """Return the task with the steps of a fit from group moments that are released once."""
     budget: Any = task.budget
     binormal = isinstance(surrogate_of(task), Binormal)
     wanted = (
@@ -118,12 +118,12 @@ def as_private_ranking(task: Task) -> Task:
         pose=pose_privately,
         solve=solve_privately,
         attributes=private_attributes,
-        plan=lambda n_rows: plan_moments(budget),  # for whatever number of rows
+        plan=lambda n_rows: plan_moments(budget),  # for any number of rows
     )
 
 
 def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:
-    """Build the problem of released moments, after posing it on no release."""
+    """Build the problem of released moments, after a trial without a release."""
     task, rows, X, public = fit.task, fit.rows, fit.data.X, fit.learnt.coordinates
     shape, n_cells, n_rows = rows.space.shape, prod(rows.space.shape), rows.n_rows
     guarantee = task.plan(n_rows)
@@ -143,13 +143,13 @@ def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:
 
 
 def cell_of_rows(fit: Fit) -> Tensor:
-    """Return the index of the label and group of each row."""
+    """Return the index of each row's cell: its label and group."""
     cell: Tensor = fit.data.y * fit.rows.space.shape[1] + fit.data.group
     return cell
 
 
 def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
-    """Name the labels and groups whose mean is mostly noise, by their released counts."""
+    """Warn of labels and groups whose mean is mostly noise, by their released counts."""
     space, budget = fit.rows.space, fit.task.budget
     noisy = [
         f"{space.describe(cell.numpy())} (about {in_rows(max(int(counts[cell]), 0))})"
@@ -167,7 +167,7 @@ def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
 
 
 def solve_privately(fit: Fit, problem: PrivateMomentERM) -> Solved:
-    """Solve again after correcting the moments by a noisy table of the scores of their solution."""
+    """Solve, correct the moments by a noisy table of the solution's scores, and solve again."""
     if problem.constraint.members:
         x = private.solve(fit, problem).stages[-1].solution.iterate.x
         problem = problem.corrected(x, fit.data.X, cell_of_rows(fit), fit.rng)
@@ -175,7 +175,7 @@ def solve_privately(fit: Fit, problem: PrivateMomentERM) -> Solved:
 
 
 def private_attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
-    """Return the coefficients of the columns as given, whose scores are log odds."""
+    """Return coefficients in the units of X, whose scores are log odds."""
     slope, offset = problem.log_odds_scale(w)
     coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
     intercept = offset - coef @ problem.released.centre

@@ -35,7 +35,7 @@ def as_refits(task: Task) -> Task:
 
 
 def learn(fit: Fit) -> Fit:
-    """Fit the posteriors, if a classifier that learns decisions can keep the constraint."""
+    """Fit the posteriors, after a check that the criteria are about predicted labels."""
     check_label_based(fit)
     return columns.learn(fit)
 
@@ -52,9 +52,9 @@ def solve(fit: Fit, problem: Any) -> Solved:
 
 
 class Refits(Solver):
-    """Let classifiers learn from the head, and move its slacks until they keep theirs.
+    """Fit classifiers to the head's decisions, and move its slacks until they keep the user's.
 
-    The points are the parameters of the head, and the values are those of classifiers out of fold.
+    The points are the parameters of the head, and the values are of classifiers out of fold.
     """
 
     length = 4
@@ -66,7 +66,7 @@ class Refits(Solver):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         constraint, errors, heads = problem.constraint, problem.standard_errors(x), [Baseline(x)]
-        missed = torch.zeros_like(errors)  # by classifiers, of the values of their heads; a mean
+        missed = torch.zeros_like(errors)  # mean excess of classifiers' values over those of heads
         for n in range(1, self.length + 1):
             # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
             # once, and further each time.
@@ -89,7 +89,7 @@ class Refits(Solver):
 def trained_head(
     fit: Fit, problem: Any, x: Tensor, dual: Tensor, heads: Sequence[Baseline]
 ) -> tuple[Tensor, Tensor]:
-    """Train the head for other slacks; if it keeps them, it is no worse than other `heads`."""
+    """Train the head for other slacks; if it keeps them, return the best of it and the `heads`."""
     task = fit.task
     # A head starts at its multipliers for other slacks; solved to the end heads are no better and
     # take twice as long.
@@ -110,7 +110,7 @@ def probabilities_of_seen(fit: Fit, problem: Any, w: Tensor) -> list[Floats]:
 
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
-    """Let the classifier learn from the head at `w`; it gives the estimator its scores."""
+    """Fit the classifier to the head at `w`; return attributes that pass its scores through."""
     unseen = as_numpy(class_probabilities(problem.model.scores(w, problem.data.X)))
     fit.specification.learn(fit.rows, probabilities_of_seen(fit, problem, w), unseen)
     size = n_outputs(len(fit.rows.classes))
@@ -118,8 +118,8 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
 
 
 def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
-    """Return hard values of the classifier on its training rows, with the threads of the user."""
-    fit.specification.forget()  # this is the last step of the fit
+    """Return hard values of the classifier on its training rows, as the last step of the fit."""
+    fit.specification.forget()
     scores = torch.as_tensor(fit.specification.transform(fit.rows.X)).to(x)
     hard: Tensor = problem.hard(scores, x[:0])
     return hard

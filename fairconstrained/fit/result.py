@@ -26,7 +26,7 @@ from fairconstrained.solvers.base import FEASIBILITY_TOL, Solution, Status
 
 
 def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> None:
-    """Write the fitted attributes, and warn."""
+    """Write the fitted attributes to the estimator, and warn of a result that falls short."""
     task, (problem, solution) = fit.task, solved.stages[-1]
     problem.model.update_batch_norm(solution.iterate.x[: problem.model.n_params], problem.data.X)
     hard, m = solution.iterate.hard[1:], len(solution.iterate.dual)
@@ -79,7 +79,7 @@ def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
 
 
 def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> dict[str, Any]:
-    """Return the outcome of the solver, and whether it keeps the slacks."""
+    """Return the attributes about the solver's outcome, and about whether the slacks are kept."""
     constraint, iterate = problem.constraint, solution.iterate
     hard = iterate.hard[1:]
     value, values = constraint.measure(hard), [np.nan] * len(task.notions)
@@ -115,7 +115,7 @@ def label_shares(problem: Any, x: Tensor) -> Any:
 
 
 def history(task: Task, stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the history of all stages, without times where steps tell the sizes of batches."""
+    """Return the history of all stages, without times if these would reveal sizes of batches."""
     records, times, n_iter = [], np.zeros(1), 0
     for _, solution in stages:  # times go on from one to the next
         records += solution.history
@@ -227,7 +227,7 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
 
 
 def warn_of_one_label(fit: Fit, problem: Any, solution: Solution) -> None:
-    """Warn if by released or public numbers a private model predicts one label for all rows."""
+    """Warn if, by released or public numbers, a private model predicts one label for all rows."""
     answer = problem.one_label(solution.iterate.x[: problem.model.n_params])
     if answer is None:
         return

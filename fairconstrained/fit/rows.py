@@ -39,7 +39,7 @@ from fairconstrained.inputs.samples import check_weights
 from fairconstrained.inputs.values import Description, described, listed, warn_of_values
 from fairconstrained.models.specification import Specification
 
-# Samples per group: columns with fewer hold names or numbers, and not groups.
+# Samples per group: columns with fewer hold names or numbers rather than groups.
 _FEW_SAMPLES = 5
 
 
@@ -50,7 +50,7 @@ class FitInputs(NamedTuple):
     y: Any
     sensitive_features: Any
     sample_weight: Any
-    n_control: int = 0  # how many of the sensitive features, the last ones, are control features
+    n_control: int = 0  # number of control features, the last of the sensitive features
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class TrainingRows:
     classes: Array
     groups: Array | None  # None if there are no sensitive features
     workers: Workers = ALONE  # that have the other rows
-    weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
+    weight_range: tuple[float, float] | None = None  # of all workers; None: take it from these rows
     unknown: bool = False  # whether any worker has rows of unknown group
-    n_control: int = 0  # columns of control features among those whose values name the groups
-    columns: tuple[Any, ...] | None = None  # names of those of the groups, in order
+    n_control: int = 0  # number of control features, the last of the columns of groups
+    columns: tuple[Any, ...] | None = None  # names of the columns of groups, in order
     order: list[Any] | None = None  # of the labels as ordered categories, the best one last
-    partly: tuple[Any, ...] = ()  # labels of the first indices after the groups, None in places
-    stood_for: Tensor | None = None  # weight of cells, where rows of known group stand for all
-    weightless: tuple[Any, ...] = ()  # groups whose rows all weigh zero: as if they were not there
+    partly: tuple[Any, ...] = ()  # labels of the first indices after the groups, with some None
+    stood_for: Tensor | None = None  # weight of cells, where rows of known group represent all
+    weightless: tuple[Any, ...] = ()  # groups whose rows all weigh zero, which are dropped
 
     @property
     def favourable(self) -> Any:
@@ -108,7 +108,7 @@ class TrainingRows:
         return int(self.cells.sum())
 
     def without_weight(self, attributes: str) -> list[str]:
-        """Name the groups whose rows all weigh zero, by each attribute where these are parallel."""
+        """List groups whose rows all weigh zero, attribute by attribute if these are parallel."""
         n = len(self.space.crossed)
 
         def compared(label: Any) -> list[tuple[int, Any]]:
@@ -122,11 +122,11 @@ class TrainingRows:
 
     @property
     def ample(self) -> Tensor:
-        """Counts of each label and group, so large that no constraint leaves one out."""
+        """Counts of each label and group that are so large that no constraint leaves one out."""
         return torch.full(self.space.shape, self.n_rows)
 
     def groups_or_draws(self, seed: int) -> Ints:
-        """Return group indices (n,), -1 for unknown; drawn where rows have shares in groups.
+        """Return group indices (n,), -1 for unknown; draw them where rows have shares in groups.
 
         Models of the group learn the same probabilities from draws as from shares. Where known
         groups correct the shares, models learn from the known groups alone: the shares of other
@@ -204,7 +204,7 @@ def validated(
 
 
 def with_rows(codes: Array, labels: Array) -> tuple[Array, Array, tuple[Any, ...]]:
-    """Return the codes of groups that have rows, these groups, and the others."""
+    """Return the codes among groups that have rows, these groups, and groups without rows."""
     if codes.ndim == 2:
         return codes, labels, ()
     seen = np.isin(np.arange(len(labels)), codes)
@@ -213,20 +213,20 @@ def with_rows(codes: Array, labels: Array) -> tuple[Array, Array, tuple[Any, ...
 
 
 def weightless_everywhere(parts: Iterable[tuple[Any, ...]], groups: Array) -> tuple[Any, ...]:
-    """Return the groups that weigh zero in a part of the rows, and have no rows in any other."""
+    """Return the groups whose rows weigh zero in some part of the rows, and that have no others."""
     left = set(groups.tolist())
     return tuple(group for group in dict.fromkeys(chain(*parts)) if group not in left)
 
 
 def required(task: Task, inputs: FitInputs) -> int | None:
-    """Return how many of the last columns a row needs to be compared by the others; None: all."""
+    """Return the number of last columns that no row may lack to be compared; None: all columns."""
     parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
     # Groups of private releases are a public domain, whatever is missing.
     return inputs.n_control if parallel and not task.is_private else None
 
 
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the criteria are defined for them."""
+    """Return the rows, in one group if no group is known, after checks by the criteria."""
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
     is_crossed = bool(names) and isinstance(names[0], tuple)
@@ -234,7 +234,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
         groups, partly = groups[:complete], tuple(names[complete:])
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, task.described, "sensitive_features")
-    # Of all rows: a warning of one worker's, or of one block's, would tell who has which values.
+    # For all rows: a warning about one worker or block would reveal which of them has a value.
     warn_of_values(classes.tolist(), "y", "label")
     warn_of_groups(names, rows.columns)
     attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
@@ -279,7 +279,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
 
 
 def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known; warn of constraints without a say."""
+    """Return the rows, in one group if no group is known; warn if groups cannot be compared."""
     groups, declared = rows.groups, rows.unknown and not rows.partly
     messages = []
     names = [] if groups is None else [*groups.tolist(), *rows.partly]
@@ -319,7 +319,7 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
 
 
 def unknown_groups(task: Task, rows: TrainingRows) -> str:
-    """Describe the treatment of rows of unknown group, whose number private fits keep secret."""
+    """Return a message on rows of unknown group, whose number private fits keep secret."""
     n_unknown = int(rows.cells[:, len(rows.space.groups) :].sum())
     count = f"{n_unknown:,} of {int(rows.cells.sum()):,} rows"
     rest = "the others of a label stand for all of it"
@@ -344,7 +344,7 @@ def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
 
 
 class Domains(NamedTuple):
-    """The public labels and groups of a private fit, None where the rows themselves tell."""
+    """The public labels and groups of a private fit; None: the labels or groups of the rows."""
 
     classes: list[Any] | None = None
     groups: list[Any] | None = None
@@ -363,7 +363,7 @@ class Domains(NamedTuple):
 
 
 def declared_domains(y: Any, sensitive_features: Any) -> Domains:
-    """Return the domains that pandas categoricals, or groups of a whole data set, declare."""
+    """Return the domains declared by categorical columns, or by groups of a whole data set."""
     classes = categories(y, "y")
     if isinstance(sensitive_features, GroupsOfAll):
         return Domains(classes, None, sensitive_features.unknown)
@@ -372,7 +372,7 @@ def declared_domains(y: Any, sensitive_features: Any) -> Domains:
 
 
 def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:
-    """Return the codes of labels in a domain that holds them, and the domain as an array."""
+    """Recode labels by their places in a domain; return the codes and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
     places = [place[label] for label in labels.tolist()]
     array = np.empty(len(domain), dtype=object)  # np.array would make a table of tuples
@@ -381,7 +381,7 @@ def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, A
 
 
 def refuse_lacking(rows: TrainingRows, cells: Tensor, which: str) -> None:
-    """Raise ValueError if some rows lack labels and groups that others have, given their cells."""
+    """Raise ValueError if some rows, given by their `cells`, lack labels and groups that exist."""
     lacking = ((rows.cells > 0) & (cells == 0)).numpy()
     lacking[:, len(rows.space.groups) :] = False  # nothing is learnt from rows of unknown group
     if lacking.any():

@@ -35,7 +35,7 @@ Rule = tuple[str, Callable[[Any], bool]]  # the allowed values in words, and a c
 
 
 def is_range(value: Any) -> bool:
-    """Return whether a value is a pair of ends of intervals, of one or one for each column."""
+    """Return whether a value is a pair of ends (low, high), numbers or one for each column."""
     try:
         low, high = (np.asarray(end, dtype=float) for end in value)
         with np.errstate(all="ignore"):
@@ -47,7 +47,7 @@ def is_range(value: Any) -> bool:
 
 
 def is_seed(value: Any) -> bool:
-    """Return whether scikit-learn takes a value for a seed."""
+    """Return whether scikit-learn accepts a value as a seed."""
     try:
         check_random_state(value)
     except ValueError:
@@ -63,7 +63,7 @@ def callbacks_in(callbacks: Any) -> list[Callable[..., object]] | None:
 
 
 def as_specification(model: Any) -> Specification:
-    """Return the specification that a ``model`` parameter stands for."""
+    """Convert a ``model`` parameter to a specification; raise ValueError for anything else."""
     if isinstance(model, Specification):
         return model
     if isinstance(model, str) and model == "linear":
@@ -128,7 +128,7 @@ _RULES: dict[str, Rule] = {
 
 
 def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]) -> None:
-    """Raise ValueError for the first parameter that is not valid, given the units of privacy."""
+    """Raise ValueError for the first invalid parameter; `units` are allowed units of privacy."""
     unit = f"one of {sorted(units)}", lambda v: isinstance(v, str) and v in units
     rules = {**_RULES, "protect": unit, "epsilon.unit": unit}
     budget = params.get("epsilon")
@@ -148,19 +148,19 @@ class Task:
     """The checked parameters of one fit, and the functions that do it.
 
     Estimators choose each function by itself: `read` the rows, `learn` the columns of the model,
-    `pose` a problem on them, `solve` it, and tell the `attributes` of the trained model.
+    `pose` a problem on them, `solve` it, and return the `attributes` of the trained model.
     """
 
     name: str  # of the estimator, in messages
     params: Mapping[str, Any]  # as the user gave them
     notions: Sequence[Any]
-    bounds: tuple[Any, ...] = ()  # what criteria are bound with: a slack, and an interval
+    bounds: tuple[Any, ...] = ()  # arguments with which criteria are bound: a slack, an interval
     specification: Any  # a Specification; `learn` fits it
     solver: Any = None  # a Solver, once the task is complete
     problem_class: Any = None  # says what the problem will offer to solvers
     risk: Callable[[Any], Objective] = lambda rows: MeanLoss(log_loss)  # the objective on rows
     multi_class: bool
-    within_strata: bool  # whether criteria may be within strata of control features
+    within_strata: bool  # whether groups may be compared within strata of control features
     alpha: float
     max_iter: int | None
     tol: float
@@ -173,22 +173,22 @@ class Task:
     device: str
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
-    last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
-    described: Description | None = None  # the data of that fit
+    last: Mapping[str, Any] | None = None  # attributes of the last fit, from which this one starts
+    described: Description | None = None  # of the data of the last fit
     read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
-    pose: Any = None  # Fit -> problem, and words for who is not compared
+    pose: Any = None  # Fit -> problem, and descriptions of groups that are not compared
     build: Any = None  # Fit, model, rows, constraint, counts of its parts, Releases -> problem
     warn_of_parts: Any = None  # constraint, released counts of labels and groups, PrivacyGuarantee
     solve: Any = None  # Fit, problem -> Solved
     # Fit, problem, parameters -> the attributes of the trained model
     attributes: Any = lambda fit, problem, w: problem.model.attributes(w)
-    # Fit, problem, point -> hard values on the training rows of a classifier that was fitted to
-    # them; the values of the problem are by others, out of fold.
+    # Fit, problem, point -> hard values of a fitted classifier on its training rows; the problem's
+    # own values are out of fold.
     measure: Any = None
     plan: Any = None  # number of rows -> PrivacyGuarantee of all releases
     expand: Any = None  # rows, table, groups -> a table of more columns
-    measured_on: str = "the training data"  # what warnings say values are about, and what may help
+    measured_on: str = "the training data"  # words of warnings, as are the remedies
     remedies: str = "more iterations (max_iter), a richer model"
 
     @property
@@ -217,20 +217,20 @@ class Fit:
     task: Task
     rows: Any  # TrainingRows
     rng: Generator  # the only source of randomness, except for dropout in networks
-    ledger: list[PrivacyGuarantee]  # of what may have been released so far
+    ledger: list[PrivacyGuarantee]  # of all releases that may have been made so far
     watch: Callable[..., object] | None = None  # of the fit, a problem and each iterate
     specification: Any = None  # fitted by `learn`
     data: Any = None  # Rows with the columns of the model, as problems see them, by `learn`
     learnt: Any = None  # other results of `learn`, for later steps
 
     def shared(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Return the result of `compute`, or of a fit of a clone to these rows."""
+        """Return the result of `compute`, once for all fits of clones to these rows."""
         key = self.digest and (self.digest, name)
         return self.task.specification.handle.recall(key, compute) if key else compute()
 
     @cached_property
     def digest(self) -> bytes | None:
-        """A digest of all but the slack; None if rows could change without a trace in it."""
+        """A digest of rows and parameters without the slack; None if it could miss other rows."""
         task, rows = self.task, self.rows
         # Other workers' rows and files may change while these rows stay the same.
         outside = rows.workers.size > 1 or not self.data.in_memory
@@ -259,15 +259,14 @@ class Solved(NamedTuple):
 
 
 def checked(task: Task) -> Task:
-    """Return the task, unless its solver or its model is for other problems."""
+    """Return the task; raise an error if its solver or its model is for other problems."""
     if task.specification.needs_label_rates:
         raise ValueError(
             f"{task.name}.model cannot be {type(task.specification).__name__}, which needs rates "
             "of predicted labels: RateConstrainedClassifier without epsilon."
         )
     check_solves(task.solver, task.problem_class)
-    # With costs the user has said what labels weigh, and class weights of the classifier are not
-    # missed.
+    # With costs the user has said how labels weigh, and does not miss the classifier's weights.
     if task.params.get("costs") is None and isinstance(task.specification, Posteriors):
         settings = undone_settings(task.specification.estimator)
         if settings:
@@ -290,7 +289,7 @@ COUNTED = ", by the released counts, which are noisy"
 def bound_constraints(
     task: Task, rows: Any, counts: Tensor, least: int | str
 ) -> list[tuple[MomentConstraint, list[str]]]:
-    """Return each constraint without the values that are not compared, and words for these."""
+    """Return each constraint without values that are not compared, and descriptions of these."""
     space, bound = rows.space, []
     for place, notion in enumerate(task.notions):
         # A single group satisfies every comparison; a warning has said so.
@@ -309,7 +308,7 @@ def bound_constraints(
 
 
 def stack_of_all(task: Task, rows: Any, counts: Tensor, least: int | str) -> MomentConstraint:
-    """Stack the constraints without small groups, before any of them is dropped."""
+    """Stack all constraints without their small groups, also constraints without any values."""
     bound = bound_constraints(task, rows, counts, least)
     return stacked(rows.space, [member for member, _ in bound])
 
@@ -317,7 +316,7 @@ def stack_of_all(task: Task, rows: Any, counts: Tensor, least: int | str) -> Mom
 def stack(
     task: Task, rows: Any, counts: Tensor, least: int | str
 ) -> tuple[MomentConstraint, list[str]]:
-    """Stack the constraints without values that are not compared; warn of these and name them."""
+    """Stack the constraints, and warn of values that are not compared; also return their names."""
     members, left_out = [], []
     counted = COUNTED if task.is_private else ""
     for member, dropped in bound_constraints(task, rows, counts, least):
@@ -338,10 +337,10 @@ def stack(
 
 
 def part_of_cell(task: Task, rows: Any) -> Any:
-    """Return the part of each label and group in the constraints; -1 for none."""
+    """Return the index of the part of each label and group in the constraints; -1 for none."""
     counts, least = rows.cells, task.min_group_size
     if task.is_private:
-        # Which cells are small is secret, and the columns of a private fit must not tell it.
+        # Which cells are small is secret, and the columns of a private fit must not reveal it.
         counts, least = rows.ample, 1
     return stack_of_all(task, rows, counts, least).partition.part_of_cell.numpy()
 

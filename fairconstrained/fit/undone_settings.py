@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
-# Parameters that give the rows of some labels another weight, and their values that do not.
+# Parameters that give the rows of some labels another weight, and their neutral values.
 _WEIGHTS: Mapping[str, tuple[Any, ...]] = {
     "class_weight": (None,),
     "scale_pos_weight": (None, 1),
@@ -27,7 +27,7 @@ _WEIGHTS: Mapping[str, tuple[Any, ...]] = {
 
 
 def undone_settings(model: Any) -> list[str]:
-    """Name the settings of a classifier, or of any model inside of it, that move its threshold.
+    """List the settings of a classifier, or of any model inside of it, that move its threshold.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
@@ -38,7 +38,7 @@ def undone_settings(model: Any) -> list[str]:
 
 
 def _settings(value: Any) -> Iterator[str]:
-    """Name the settings of a value and of everything inside, in any container."""
+    """Yield descriptions of the settings of a value, and of all values inside of a container."""
     if isinstance(value, Mapping):
         for key, inner in value.items():  # a grid of a search, or steps by name
             yield from _weights(str(key).rpartition("__")[2], inner, "a grid")
@@ -60,7 +60,7 @@ def _settings(value: Any) -> Iterator[str]:
 
 
 def _weights(parameter: str, values: Any, owner: str) -> Iterator[str]:
-    """Name a parameter that weighs labels differently, by one of these values."""
+    """Yield a description of a parameter if one of its values weighs labels differently."""
     if parameter not in _WEIGHTS or not isinstance(values, (list, tuple, np.ndarray)):
         return
     for value in values:
