@@ -1,7 +1,7 @@
 """Engines that have the rows of a table: Dask, Ray and Spark.
 
-A fit needs of them that they keep objects where the rows are, and apply functions to these: sums of
-tensors, and lists of small objects (:class:`Parts`). They schedule, move and repeat the work.
+For a fit they keep objects where the rows are, and apply functions to these objects, which return
+sums of tensors and lists of small objects (:class:`Parts`). They schedule, move and repeat work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADDED = 16
 
 
 def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:
-    """Add values up along a tree of tasks, each the sum of some of them."""
+    """Return the sum of values along a tree of tasks, each of which adds up some of them."""
     while len(values) > 1:
         starts = range(0, len(values), _ADDED)
         values = [task(values[start : start + _ADDED]) for start in starts]
@@ -37,12 +37,12 @@ def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:
 
 
 def total(*values: Any) -> Any:
-    """Return the sum of values, on a worker."""
+    """Return the sum of values; called on a worker."""
     return reduce(add, values)
 
 
 class Parts(ABC):
-    """Objects that an engine keeps where the rows are: one of each partition that has rows.
+    """Objects that an engine keeps where the rows are: one for each partition that has rows.
 
     Functions travel to them by cloudpickle, with all that they refer to. If a worker is lost, the
     engine computes its objects again, from the rows on.
@@ -50,7 +50,7 @@ class Parts(ABC):
 
     @abstractmethod
     def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
-        """Replace each object by ``function(object, each[i])``, where i is its place."""
+        """Return new parts: for object i the result of ``function(object, each[i])``."""
 
     @abstractmethod
     def sum(self, function: Callable[[Any], T]) -> T:
@@ -69,29 +69,29 @@ class Table(ABC):
 
     @abstractmethod
     def parts(self, make: Callable[[Any], Any]) -> Parts:
-        """Apply a function to each partition, and keep all results but None."""
+        """Apply a function to each partition; return the results other than None as parts."""
 
     @abstractmethod
     def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
-        """Return the values of a function of some rows, lazily, as the engine's kind of column.
+        """Apply a function to rows lazily; return its values as the engine's kind of column.
 
-        The function gives an array with an entry, or a row, for each row of a DataFrame; `like` is
-        such an array for no rows, and `names` are of the columns of two-dimensional arrays.
+        The function returns an array with an entry, or a row, for each row of a DataFrame. `like`
+        is such an array without rows, and `names` are for the columns of two-dimensional arrays.
         """
 
     @abstractmethod
     def column_names(self, values: Any) -> list[str]:
-        """Return the names of these columns of the table; raise ValueError for other values."""
+        """Return the names of columns of this table, or an empty list if they are of another."""
 
     def names(self, parameter: str, value: Any) -> list[str]:
-        """Return the names of columns that a parameter gives by name, or as columns."""
+        """Return the names of the columns that a parameter holds, by name or as columns."""
         value = [value] if isinstance(value, str) else value
         try:
             named = isinstance(value, (list, tuple))
             names = list(value) if named else self.column_names(value)
             if names and set(names) <= set(self.columns):
                 return names
-        except (TypeError, AttributeError, LookupError):  # others than its columns
+        except (TypeError, AttributeError, LookupError):  # not columns of this table
             pass
         raise ValueError(
             f"{parameter} must be the name of a column of X, a list of names, or columns of X, "
@@ -101,7 +101,7 @@ class Table(ABC):
 
 
 def as_table(X: Any) -> Any:
-    """Wrap a table of an engine; return anything else as it is."""
+    """Wrap a table of an engine; return anything else unchanged."""
     kind = type(X)
     engine = _ENGINES.get((kind.__module__.partition(".")[0], kind.__name__))
     if engine is None:

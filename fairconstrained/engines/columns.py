@@ -1,7 +1,7 @@
-"""Columns of an engine's table for functions of columns in memory: metrics, reports, certificates.
+"""Columns of an engine's table, for functions of columns in memory such as metrics and reports.
 
-These need a label, a decision, a group and a score of each row, and none of its features: these few
-columns come to this process, and models predict where the rows are.
+They need a label, a decision, a group and a score of each row, but no features: these few columns
+come to this process, and models predict where the rows are.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RowsToPredict:
-    """The rows of a table, as the X from which models predict."""
+    """The rows of a table, in place of the X from which models predict."""
 
     def __init__(self, table: Table, roles: dict[str, list[str]]):
         self.table = table
         self.roles = roles
 
     def gathered(self, function: Callable[[pd.DataFrame], Any]) -> list[Any]:
-        """Return the values of a function of the rows of each partition, in their order."""
+        """Return the value of a function for each partition with rows, in order."""
         if not (values := self._of_partitions(function)):
             raise ValueError("X has no rows.")
         return values
@@ -46,7 +46,7 @@ class RowsToPredict:
         return pd.concat([each.astype(declared) for each in frames], ignore_index=True)
 
     def outputs(self, function: Callable[[Any, Any], Any], model: Any) -> Any:
-        """Return the values of a function of a model's features and groups, one for each row."""
+        """Return the values, one for each row, of a function of a model's features and groups."""
         used = {column for columns in self.roles.values() for column in columns}
         others = [column for column in self.table.columns if column not in used]
         # In the order of training: a table may have its columns in another.
@@ -71,9 +71,10 @@ class RowsToPredict:
 
 
 def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Let a function of columns take a table of Dask, Ray or Spark as X.
+    """Decorate a function of columns to take a table of Dask, Ray or Spark as X.
 
-    Its parameters `roles` are then given by name, or as columns of this table, or some as `models`.
+    Its parameters `roles` are then names or columns of this table; the `models` among them may also
+    be models.
     """
 
     def decorated(function: Function) -> Function:
@@ -93,7 +94,7 @@ def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Functio
             named = {
                 role: table.names(role, values)
                 for role, values in columns.items()
-                # Columns of Spark have any attribute, their class has not.
+                # Columns of Spark have any attribute, but their class does not.
                 if values is not None
                 and not (role in models and (callable(values) or hasattr(type(values), "predict")))
             }
@@ -109,14 +110,14 @@ def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Functio
 def where_rows_are(
     function: Callable[[Any, Any], Any], model: Any, X: Any, sensitive_features: Any
 ) -> Any:
-    """Return outputs of a model, a function of features and groups, computed where these are."""
+    """Return outputs of a model, by a function of features and groups, where the rows are."""
     if isinstance(X, RowsToPredict):
         return X.outputs(function, model)
     return function(X, sensitive_features)
 
 
 def _packed(column: pd.Series[Any]) -> tuple[Any, Any, Any]:
-    """Pack numbers as they are; texts by codes of few bytes, and each distinct one once."""
+    """Pack a column to travel: numbers unchanged, texts as codes of few bytes and their values."""
     values, dtype = column.to_numpy(), column.dtype
     if values.dtype.kind in "biuf":
         return values, None, dtype
@@ -126,7 +127,7 @@ def _packed(column: pd.Series[Any]) -> tuple[Any, Any, Any]:
 
 
 def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> Any:
-    """Return a column from its packed parts; code -1, a missing value, is the last entry."""
+    """Return a column from its packed parts; code -1 takes the last entry, a missing value."""
     values = np.concatenate(
         [v if texts is None else np.concatenate([texts, [None]])[v] for v, texts, _ in parts]
     )
@@ -135,10 +136,10 @@ def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> Any:
 
 
 def _declared(dtypes: Sequence[Any]) -> pd.CategoricalDtype | None:
-    """Join the categories of partitions, which declare values, whether or not they occur.
+    """Return the joint categories that partitions declare, or None for other columns.
 
-    Those of each partition may be the values in its rows. That these are not the same in all of
-    them must not decide whether values are declared. None for other columns.
+    The categories of a partition may be just the values in its rows, and so differ between
+    partitions. This must not decide whether values are declared.
     """
     if not all(isinstance(dtype, pd.CategoricalDtype) for dtype in dtypes):
         return None

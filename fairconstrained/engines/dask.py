@@ -1,4 +1,4 @@
-"""Tables of Dask: any of its schedulers, threads as well as ``dask.distributed``."""
+"""Tables of Dask, with any of its schedulers: threads as well as ``dask.distributed``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DaskTable(Table):
 
 
 class DaskParts(Parts):
-    """Objects that are persisted."""
+    """Objects persisted by Dask."""
 
     def __init__(self, made: Iterable[Delayed]):
         self.persisted = list(persist(*made))
@@ -64,7 +64,7 @@ class DaskParts(Parts):
 
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Delayed]:
-    """Create tasks that apply a function, which every worker gets once, to the entries of lists."""
+    """Create tasks that apply a function, sent once to each worker, to the entries of lists."""
     sent, applied = delayed(lambda itself: itself)(function), delayed(call)
     return [applied(sent, *entries) for entries in zip(*lists, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Datasets of Ray: objects are in its object store, and tasks run where these are."""
+"""Datasets of Ray: objects are in its object store, and tasks run where the objects are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RayTable(Table):
 
 
 class RayParts(Parts):
-    """Objects in the store of Ray, which computes lost ones again."""
+    """Objects in the store of Ray, which computes lost objects again."""
 
     def __init__(self, refs: Iterable[Any]):
         self.refs = list(refs)

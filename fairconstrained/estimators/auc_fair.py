@@ -214,7 +214,7 @@ class AUCFairClassifier(PrivateFairClassifier):
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
             check_samples(X=X)
             if known is not None and not _num_samples(X):
-                return self  # a chunk of nobody
+                return self  # an empty chunk
             stream, chunk = extended_stream(task, self, known, inputs, classes)
             rows = with_groups(task, stream.training_rows())
             if isinstance(task.solver, LevelSet):
@@ -242,7 +242,7 @@ class AUCFairClassifier(PrivateFairClassifier):
 
     @staticmethod
     def _count_right(model: Any, X: Any, y: Any) -> float:
-        """Count positives ranked above negatives, divided by the rows: no row adds more than 1."""
+        """Return the number of positives ranked above negatives per row: a row adds at most 1."""
         scores = np.nan_to_num(model.decision_function(X))  # a row of huge entries may have nan
         rank, positive = rankdata(scores), y == model.classes_[1]
         n_positive = int(positive.sum())

@@ -48,10 +48,10 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing, where scikit-learn has no callbacks."""
+        """An empty mixin, where scikit-learn has no callbacks."""
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method as it is."""
+        """Return the method unchanged."""
         return method
 
 
@@ -66,7 +66,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def data_by_position(*names: str) -> Callable[[Method], Method]:
-    """Refuse more positional arguments than these, in the words of the user's call."""
+    """Decorate a method to refuse more positional arguments, in terms of the user's call."""
 
     def decorate(method: Method) -> Method:
         @wraps(method)
@@ -86,7 +86,7 @@ def data_by_position(*names: str) -> Callable[[Method], Method]:
 
 
 def accepts_tables(method: Method) -> Method:
-    """Let a method that predicts take tables of an engine, and give lazy columns of its kind."""
+    """Decorate a method that predicts to take tables of an engine, and return lazy columns."""
 
     @wraps(method)
     def predict(self: Any, X: Any, **groups: Any) -> Any:
@@ -100,9 +100,9 @@ def accepts_tables(method: Method) -> Method:
 
 @contextmanager
 def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
-    """Restore the estimator after an error, which names the privacy spent by then.
+    """Restore the estimator after an error, and add to the error the privacy spent so far.
 
-    Yield the ledger in which a fit notes what it may have released.
+    Yield the ledger in which a fit notes its possible releases.
     """
     ledger: list[PrivacyGuarantee] = []
     # A shallow copy is enough: fits replace attributes, and change none in place.
@@ -121,21 +121,21 @@ def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
         raise
 
 
-# To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
-# our warnings would then point.
+# Decorating `fit` itself would put a frame of scikit-learn between `fit` and its caller, and our
+# warnings would point to it.
 @with_callbacks  # type: ignore[untyped-decorator]
 def _tear_down(estimator: Any) -> None:
-    """Do nothing: scikit-learn ends the callbacks of a fit after the decorated method."""
+    """Let scikit-learn end the callbacks of a fit, which it does after the decorated method."""
 
 
 @contextmanager
 def watched_by_scikit_learn(
     estimator: Any, task: Task, inputs: FitInputs
 ) -> Iterator[Callable[..., object]]:
-    """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
+    """Notify scikit-learn's callbacks of the begin and end of a fit; yield one for iterations.
 
-    Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
-    private fits they get neither: a monitor scores rows exactly, and no budget covers that.
+    Callbacks get the user's rows, and the current model if they ask for it. In private fits they
+    get neither: a monitor scores rows exactly, and no budget covers that.
     """
     X, y, weight = inputs.X, inputs.y, inputs.sample_weight
     metadata = None if weight is None else {"sample_weight": weight}
@@ -267,7 +267,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return self
 
     def _task(self) -> Task:
-        """Return the parameters as the task of one fit, after checking all of them."""
+        """Check all parameters, and return them as the task of one fit."""
         name, params = type(self).__name__, self.get_params(deep=False)
         check_parameters(name, params, self._protects)
         specification = as_specification(self.model)
@@ -276,7 +276,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         specification = clone(specification)
         check_device(f"{name}.device", self.device)
         budget = None if params.get("epsilon") is None else self._budget()
-        # A private fit shares nothing: what another fit has computed was not paid for by this one.
+        # A private fit shares nothing: its budget does not cover results of other fits.
         specification.handle = NO_STORE if budget else self.__dict__.get("_handle", NO_STORE)
         last = dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
@@ -297,8 +297,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     def _train(
         self, task: Task, rows: TrainingRows, ledger: list[PrivacyGuarantee], watch: Any = None
     ) -> None:
-        """Go from rows to columns, pose a problem, solve it, and store the result."""
-        # That a number overflows would tell of single entries of a private fit.
+        """Learn columns from the rows, pose a problem, solve it, and store the result."""
+        # A warning of an overflow would reveal single entries in a private fit.
         silent: Any = {"all": "ignore"} if task.is_private else {}
         seed = random_seed(task.random_state)
         if task.random_state is None:
@@ -316,8 +316,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 store(self, fit, solved, left_out)
             if task.measure is not None:
                 problem, solution = solved.stages[-1]
-                # Models that were fitted to these rows know their labels: gaps of these scores are
-                # kept apart from those of rows that the predicting copy has not seen.
+                # Models fitted to these rows know their labels, so gaps of their scores are stored
+                # apart from gaps of scores out of fold.
                 hard = task.measure(fit, problem, solution.iterate.x)
                 self.training_violation_ = problem.constraint.measure(hard[1:])
 
@@ -403,13 +403,13 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return tags
 
     def _rows(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Return new samples for the model, after checks."""
+        """Check new samples, and return them as the model takes them."""
         check_is_fitted(self)
         check_samples(X=X, sensitive_features=sensitive_features)
         return self.model_.new_rows(self, X)
 
     def _table(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Return the columns of the model for new samples."""
+        """Return the columns that the model computes for new samples."""
         rows = self._rows(X, sensitive_features)  # unfitted estimators have no model
         return self.model_.transform(rows)
 
@@ -435,7 +435,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
     _protects: ClassVar[tuple[str, ...]] = ("record", "record_replacement")
 
     def planned_privacy(self, n_samples: int) -> PrivacyGuarantee:
-        """Return the attribute ``privacy_`` of a fit to so many samples, without any data.
+        """Return the attribute ``privacy_`` of a fit to `n_samples` samples, without any data.
 
         Raises
         ------
@@ -459,7 +459,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
         return guarantee
 
     def _budget(self) -> Budget:
-        """Return the budget, if it promises no less than a parameter that is not at its default."""
+        """Return the budget; raise ValueError if a parameter set by the user promises more."""
         budget: Any = self.epsilon
         if not isinstance(budget, Budget):
             return Budget(float(budget), float(self.delta), self.protect)
@@ -477,7 +477,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
         return budget
 
     def _check_rows(self, X: Any, y: Any, sensitive_features: Any) -> None:
-        """Raise any error of a fit to all or some of these rows, or of predictions of them."""
+        """Raise any error of a fit to all or some of these rows, or of predictions for them."""
         task = self._task()
         rows = task.read(task, self, FitInputs(X, y, sensitive_features, None), ALONE)
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -489,28 +489,28 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
 
     @staticmethod
     def _count_right(model: Any, X: Any, y: Any) -> float:
-        """Count what `model` gets right, to which no row adds more than 1 or less than 0."""
+        """Return the number of correct predictions, to which a row adds between 0 and 1."""
         return float(np.sum(model.predict(X) == y))
 
 
 def like(values: Any, table: Any) -> Any:
-    """Return the array or tensor `values` in the library, and on the device, of `table`."""
+    """Convert an array or a tensor to the library and the device of `table`."""
     if isinstance(table, Tensor):
         return torch.as_tensor(values, device=table.device)
     return as_numpy(values)
 
 
 def labels_of(classes: Array, codes: Tensor, table: Any) -> Any:
-    """Return the labels of class indices, a Tensor (n,); text is always in numpy."""
+    """Return the labels of class indices, a tensor (n,); texts are always in numpy."""
     if classes.dtype.kind in "biuf":
         return like(classes, table)[like(codes, table)]
     return classes[as_numpy(codes)]
 
 
 def network_scores(table: Any, module: nn.Module) -> Any:
-    """Return the scores (n, K) of a network where the table is, for some rows at a time."""
+    """Return the scores (n, K) of a network on the table's device, some rows at a time."""
     device = getattr(table, "device", "cpu")
-    # Modules of users may keep rows, which would travel with the estimator: a copy computes.
+    # A copy computes, because users' modules may keep rows, which would be pickled with them.
     if str(device) != "cpu" or type(module) is not Layers:
         module = copy.deepcopy(module).to(device)
     scores = []

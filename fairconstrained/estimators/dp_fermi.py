@@ -163,7 +163,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 def penalised(
     fit: Fit, model: Any, data: Any, constraint: MomentConstraint, counts: Tensor
 ) -> FermiERM:
-    """Build the problem of rows whose groups are known, or estimated."""
+    """Build the penalised problem on rows whose groups are known or estimated."""
     task = fit.task
     return FermiERM(
         *(model, data, task.risk(fit.rows), constraint, task.alpha),
@@ -173,14 +173,14 @@ def penalised(
 
 
 def pose(fit: Fit) -> tuple[FermiERM, Sequence[str]]:
-    """Build the problem without privacy, and say who is not measured."""
+    """Build the problem without privacy; also return names of groups that are left out."""
     rows, data = fit.rows, fit.data
     constraint, left_out = stack(fit.task, rows, rows.cells, fit.task.min_group_size)
     return penalised(fit, build_model(fit), data, constraint, data.counts(constraint)), left_out
 
 
 def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
-    """Build the problem of noisy batches where the groups alone are secret."""
+    """Build the problem of noisy batches for a fit in which the groups alone are secret."""
     model, data, task = build_model(fit), fit.data, fit.task
     if any(data.workers.gather(bool((data.weight != 1).any()))):
         raise ValueError(
@@ -193,7 +193,7 @@ def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
 
 
 def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
-    """Name the parts of large weight, by the released counts of labels and groups."""
+    """Warn of parts with a large weight, by the released counts of labels and groups."""
     counts = constraint.partition.pooled(cells.reshape(-1)).clamp_min(1.0)
     fractions = (counts / counts.sum()).tolist()
     for part, fraction in zip(constraint.partition.cells(), fractions, strict=True):

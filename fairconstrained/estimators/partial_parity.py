@@ -242,7 +242,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     def _notions(self) -> list[Any]:
         names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
-        others = sorted(PARTIAL.keys() - names.keys())  # not of a table of counts
+        others = sorted(PARTIAL.keys() - names.keys())  # not functions of counts
         if self.constraint in others or isinstance(
             self.constraint, tuple(PARTIAL[name] for name in others)
         ):
@@ -298,20 +298,20 @@ def interval_of(task: Task) -> Any:
 
 
 def is_auto(task: Task) -> bool:
-    """Return whether the interval is to be chosen."""
+    """Return whether the fit has to choose the interval."""
     interval = interval_of(task)
     return isinstance(interval, str) and interval == "auto"
 
 
 def learn(fit: Fit) -> Fit:
-    """Return the fit with its columns, unless shares of rows in groups are negative."""
+    """Return the fit with its columns; raise ValueError for negative shares in groups."""
     if fit.rows.group.ndim == 2:
         refuse_negative(fit.rows.group, fit.task.name)
     return columns.learn(fit)
 
 
 def expand(rows: TrainingRows, table: Any, group: Ints) -> Any:
-    """Return columns with coefficients of their own for each group."""
+    """Return the table with columns for the separate coefficients of each group."""
     if rows.groups is None or rows.unknown or group.ndim == 2:
         raise ValueError(_OF_EVERY_ROW)
     return with_group_columns(table, group, len(rows.groups))
@@ -332,7 +332,7 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
 
 
 def with_start(fit: Fit, problem: Any) -> Any:
-    """Return the problem with the model without constraints, and the interval that it chooses."""
+    """Return the problem with the unconstrained model, and with the interval chosen by it."""
     task = fit.task
     if not problem.constraint.members:
         return problem
@@ -362,9 +362,9 @@ def with_start(fit: Fit, problem: Any) -> Any:
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
     """Return the constraint in the interval of the largest gap around the rate above threshold."""
     rows = member.partition.place(data.y, data.group, data.weight)
-    # Paper (Appendix B): the rate of all rows; here: that of the rows that the criterion ranks, of
-    # each label by itself where it compares within labels, because outside of ranks near this rate
-    # all groups' clipped rates are equal.
+    # Paper (Appendix B): the rate of all rows; here: the rate of the rows that the criterion ranks,
+    # label by label where it compares within labels, because outside of ranks near this rate all
+    # groups' clipped rates are equal.
     above = (scores > threshold).to(data.weight)[:, :1]
     sums, counts = rows.sum(above)[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
     label = member.label

@@ -38,11 +38,11 @@ class Chunk(NamedTuple):
     weight: Floats
 
     def part(self, index: Any) -> Chunk:
-        """Return some of these rows."""
+        """Return the rows at an index."""
         return Chunk(*(column[index] for column in self))
 
     def then(self, other: Chunk) -> Chunk:
-        """Return these rows, followed by others; X is CSR if one of both is sparse."""
+        """Return the rows of both chunks, in this order; X is CSR if one of them is sparse."""
         rest = (np.concatenate(both) for both in zip(self[1:], other[1:], strict=True))
         if sparse.issparse(self.X) or sparse.issparse(other.X):
             both = [sparse.csr_array(self.X), sparse.csr_array(other.X)]
@@ -57,9 +57,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """Samples of a stream so far; each chunk makes a new object, so an error leaves the old one.
+    """The samples of a stream so far; a chunk makes a new object, so errors keep the old one.
 
-    Beyond the limit the rows are a uniform sample: those with the smallest of random keys.
+    Beyond the limit, the rows with the smallest random keys are kept: a uniform sample.
     """
 
     classes: Array  # of shape (2,), sorted
@@ -105,7 +105,7 @@ class Stream:
         return replace(self, groups=labels, rows=rows, keys=keys, n_seen=n_seen), chunk
 
     def training_rows(self, n_first: int | None = None) -> TrainingRows:
-        """Return the rows in memory, or the first of them, in the form that a fit takes."""
+        """Return the rows in memory, or the first `n_first`, in the form that a fit takes."""
         names = None if self.description is None else self.description.columns
         rows = self.rows.part(slice(n_first))
         return TrainingRows(*rows, self.classes, self.groups, columns=names)
@@ -114,7 +114,7 @@ class Stream:
 def extended_stream(
     task: Task, estimator: Any, stream: Stream | None, inputs: FitInputs, classes: Any
 ) -> tuple[Stream, Chunk]:
-    """Validate a chunk; return the stream with it, and its rows."""
+    """Validate a chunk; return the stream extended by it, and the rows of the chunk."""
     check_samples(**inputs._asdict())
     # scikit-learn notes the columns of the first chunk on the estimator.
     first = stream is None
@@ -172,10 +172,10 @@ class Steps:
         return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
     def stage(self, data: Rows) -> Stage:
-        """Return the problem on these rows, and the state as its solution, with a copied model."""
+        """Return the problem on the rows `data`, with the state as its solution, in a copy."""
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
-            # The fractions of the labels are those of the rows that are measured.
+            # Take the fractions of labels from the rows that are measured.
             risk = PairwiseLoss.from_data(risk.surrogate, data)
         model = copy.deepcopy(self.problem.model)
         problem = replace(self.problem, data=data, risk=risk, model=model)
@@ -188,7 +188,7 @@ class Steps:
 def stepped(
     task: Task, stream: Stream, chunk: Chunk, rng: Generator
 ) -> tuple[Stream, tuple[Fit, Solved, list[str]] | None]:
-    """Return the stream after these steps, and a fit, its solution, and who is left out, if any."""
+    """Return the stream after the steps of a chunk, and fit, solution and omissions once begun."""
     if task.margin > 0:
         raise ValueError(
             f"{task.name}.margin must be 0 with {type(task.solver).__name__} in partial_fit: a "
@@ -212,7 +212,7 @@ def stepped(
 
 
 def first_rows(task: Task, stream: Stream) -> int | None:
-    """Return how many rows the solver begins with; None while there are too few and memory left."""
+    """Return the number of rows the solver begins with; None while it should wait for more."""
     rows, n_first = stream.rows, None
     n_groups = 1 if stream.groups is None else len(stream.groups)
     if stream.groups is None or n_groups > 1:

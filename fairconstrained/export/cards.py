@@ -62,7 +62,7 @@ class ModelCard:
         return "\n\n".join(parts)
 
     def to_skops(self, model: Any) -> Any:
-        """Return a ``skops.card.Card`` of the model, which it draws, with these sections."""
+        """Return a ``skops.card.Card`` with these sections and a diagram of the model."""
         skops = _skops("to_skops")
         as_published = pickle.loads(pickle.dumps(model))  # without the seed of a private fit
         return skops.card.Card(as_published).add(**self.sections)
@@ -130,7 +130,7 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
 
 
 def trusted_types(model: Any) -> list[str]:
-    """Return names of this package's and scikit-learn's types in a fitted model to be trusted.
+    """Return the names of this package's and scikit-learn's types in a fitted model, to be trusted.
 
     skops, and mlflow with it, reads a file only if every type in it is trusted, by itself or by
     name. It trusts most of scikit-learn's types by itself; those of boosted trees it does not, as a
@@ -168,7 +168,7 @@ def _skops(name: str) -> Any:
 
 
 def _privacy(around: list[Any]) -> str:
-    """Describe the guarantee of the outermost wrapper that has one, and its limits."""
+    """Return a text on the guarantee of the outermost model that has one, and on its limits."""
     if around[-1].privacy_ is None:
         return _NOT_PRIVATE
     # A private search has spent more than the fit that it chose.
@@ -214,7 +214,7 @@ def _constraint(clf: Any) -> str:
 
 
 def _slacks(clf: Any) -> str:
-    """Say the slack of all criteria, or of each, in the units of their violations."""
+    """Return a sentence on the slack of all criteria, or of each, in units of violations."""
     if not hasattr(clf, "slack"):
         return ""
     words = [f"{slack}" for slack in slacks_of(clf)]

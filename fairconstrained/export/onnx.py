@@ -22,8 +22,8 @@ from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
 from fairconstrained.numerics import TINY
 
-# Their graphs differ: other neighbours where several are equally near, and for discriminants of two
-# classes the probabilities of several.
+# The graphs of skl2onnx differ: other neighbours where several are equally near, and probabilities
+# as of several classes for discriminant analysis of two.
 _OTHER_ANSWERS = (KNeighborsClassifier, LinearDiscriminantAnalysis)
 
 
@@ -97,7 +97,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
 
 def register_onnx_converters() -> None:
-    """Let skl2onnx convert the classifiers of this package, also inside pipelines.
+    """Register converters with skl2onnx for the classifiers of this package, also in pipelines.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class _Graph:
         self._scope, self._container = scope, container
 
     def __getattr__(self, name: str) -> Any:
-        """Return the operator as a function of its inputs, parameters and output names."""
+        """Return an ONNX operator as a function of inputs, parameters and output names."""
         kind = getattr(self._operators, f"Onnx{name}")
         version = int(name[-1]) if name[-1].isdigit() else self._version
         return lambda *inputs, **given: kind(*inputs, op_version=version, **given)
@@ -145,9 +145,10 @@ class _Graph:
         return self.MatMul(X, np.asarray(matrix, dtype=np.float64))
 
     def sub_model(self, model: Any, X: Sequence[Any]) -> Any:
-        """Return class probabilities of a scikit-learn classifier, in double precision.
+        """Add a scikit-learn classifier; return its class probabilities in double precision.
 
-        It is converted alone and its nodes are copied: skl2onnx has no pipelines within converters.
+        The classifier is converted alone and its nodes are copied, because skl2onnx has no
+        pipelines within converters.
         """
         from onnx.compose import add_prefix
         from skl2onnx import convert_sklearn
@@ -193,7 +194,7 @@ class _Graph:
 
 
 def _shapes(operator: Any) -> None:
-    """Set the types of labels and probabilities; inputs may be one table, or its columns."""
+    """Set the types of labels and probabilities for one table or its columns as inputs."""
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
     classes, n_rows = operator.raw_operator.classes_, operator.inputs[0].get_first_dimension()
@@ -212,7 +213,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _answer(graph: _Graph, scores: Any, scope: Any, operator: Any, container: Any) -> None:
-    """Add labels and probabilities of scores (n, K)."""
+    """Add the labels and probabilities of scores (n, K) as outputs."""
     from skl2onnx.common.data_types import guess_proto_type
 
     clf = operator.raw_operator
@@ -232,7 +233,7 @@ def _answer(graph: _Graph, scores: Any, scope: Any, operator: Any, container: An
 
 
 def _table(graph: _Graph, columns: Sequence[Any]) -> Any:
-    """Return one table of numbers."""
+    """Return the columns as one table of numbers; raise ValueError for columns of words."""
     from skl2onnx.common.data_types import StringTensorType
 
     words = [own.raw_name for own in columns if isinstance(own.type, StringTensorType)]
@@ -262,7 +263,7 @@ def _scores(graph: _Graph, clf: Any, X: Sequence[Any]) -> Any:
 
 
 def _layers(graph: _Graph, record: Any, table: Any) -> Any:
-    """Add a perceptron, layer by layer."""
+    """Return the output of a perceptron, added layer by layer."""
     if record["kind"] == "Sequential":
         for layer in record["layers"]:
             table = _layers(graph, layer, table)
@@ -277,7 +278,7 @@ def _layers(graph: _Graph, record: Any, table: Any) -> Any:
 
 
 def _ramps(graph: _Graph, arrays: Any, table: Any) -> Any:
-    """Shift, scale and clip columns."""
+    """Return columns that are shifted, scaled and clipped."""
     moved = graph.Sub(graph.Gather(table, arrays["index"], axis=1), arrays["centre"])
     return graph.Max(graph.Min(graph.Div(moved, arrays["scale"]), arrays["high"]), arrays["low"])
 
@@ -320,7 +321,7 @@ def _boosted_trees(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any) -> Any:
-    """Add a column for each split of categories, 1 for those on the right, and refer to it."""
+    """Add a column for each split of categories, 1 on the right; return table and nodes."""
     order = np.argsort(~model.is_categorical_, kind="stable")  # the trees see categories first
     nodes, columns, n_columns = nodes.copy(), [table], len(order)
     nodes["feature_idx"] = order[nodes["feature_idx"]]
@@ -346,7 +347,7 @@ def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any)
 
 
 def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
-    """Return the columns of posteriors: the mean over the folds."""
+    """Return the columns of posteriors, means over the folds."""
     ensembles = [fitted.labels, *([] if fitted.groups is None else [fitted.groups])]
     answers = [[_evidence(graph, one, model, X) for model in one.models] for one in ensembles]
     # A frozen classifier stands for all folds of the other model.
@@ -360,7 +361,7 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
 def _assembled(
     graph: _Graph, fitted: FittedPosteriors, label_evidence: Any, group_evidence: Any = None
 ) -> Any:
-    """Return the columns from evidence of label and group; products of columns are by matrices."""
+    """Return the columns of posteriors from the evidence of label and group in one fold."""
     n_classes = len(fitted.classes)
     free = _contrasts(graph, label_evidence, n_classes)
     label = _posteriors(graph, fitted.calibrator, label_evidence, free)
@@ -388,7 +389,7 @@ def _assembled(
 
 
 def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: Any) -> Any:
-    """Return posteriors of the parts and of none, given contrasts of the label."""
+    """Return posteriors of each part and of no part, given contrasts of the label."""
     n_kinds, n_parts = model.task.is_part.shape
     if n_parts == n_kinds:
         evidence = graph.product(evidence, model.task.is_part)
@@ -402,14 +403,14 @@ def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: 
 
 
 def _evidence(graph: _Graph, ensemble: Ensemble, model: Any, X: Any) -> Any:
-    """Return the evidence of one of the classifiers on the kinds."""
+    """Return the evidence on the kinds by one classifier of an ensemble."""
     logs = graph.Log(graph.Max(graph.sub_model(model, X), np.array([LEAST_GIVEN])))
     place = ensemble.kinds[None] == model.classes_[:, None]
     return graph.Add(graph.product(logs, place), np.log(LEAST_GIVEN) * ~place.any(axis=0))
 
 
 def _contrasts(graph: _Graph, evidence: Any, n_kinds: int) -> Any:
-    """Return evidence without the part common to all kinds."""
+    """Return differences of evidence between kinds, or from their mean."""
     if n_kinds == 2:
         return graph.product(evidence, [[-1.0], [1.0]])
     return graph.product(evidence, np.eye(n_kinds) - 1.0 / n_kinds)
@@ -430,7 +431,7 @@ def _posteriors(graph: _Graph, calibrator: Calibrator, evidence: Any, free: Any)
 
 
 def _in_kinds(graph: _Graph, model: InKinds, X: Any) -> Any:
-    """Return the probabilities that a frozen classifier gives to kinds of its classes."""
+    """Return the probabilities of kinds, joined classes, by a frozen classifier."""
     logs = graph.Log(graph.Max(graph.sub_model(model.model, X), np.array([LEAST_GIVEN])))
     place = np.asarray(model.model.classes_)[:, None] == model.names
     return graph.product(graph.Softmax(graph.product(logs, place), axis=1), model.is_kind)
