@@ -32,14 +32,14 @@ def is_there(path: Path) -> bool:
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether files can be written to a folder, which may not be there yet."""
+    """Return whether files can be written to a folder, which need not exist yet."""
     places = (folder.absolute(), *folder.absolute().parents)
     there = next(place for place in places if os.path.exists(place))
     return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
-    """Return the options, or exit with code 2 and a sentence."""
+    """Parse the command line; exit with code 2 and a sentence if it is not valid."""
     parser = argparse.ArgumentParser("python -m fairconstrained.audit")
     parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -84,7 +84,7 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
 
 
 def _errors(options: argparse.Namespace) -> dict[str, bool]:
-    """Return the possible errors of the options together, and whether each is made."""
+    """Return the possible errors in the options, each with whether it has occurred."""
     return {
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
         "--ratio must be between 0 and 1": options.ratio is not None and not 0 < options.ratio < 1,

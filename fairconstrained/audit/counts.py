@@ -19,12 +19,12 @@ _TWO = Classes([0, 1], [1], True)
 
 
 def rows_alone(counts: Counts) -> Counts:
-    """Return counts of rows, whatever their weights."""
+    """Return the counts with numbers of rows in place of weights."""
     return counts._replace(table=counts.rows)
 
 
 def within(counts: Counts, cells: Array) -> Counts:
-    """Return the groups that have rows in cells (n_groups, 4) that count, with these rows."""
+    """Return the counts of the rows in some cells, (n_groups, 4), and of groups with such rows."""
     inside = cells.reshape(-1, 2, 2)
     table, squares, rows = (
         np.where(inside, values, 0) for values in (counts.table, counts.squares, counts.rows)
@@ -36,13 +36,13 @@ def within(counts: Counts, cells: Array) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The rows of a sample in groups by one attribute, or in groups that are `listed` only."""
+    """The rows of a sample, counted in the groups of one grouping."""
 
     sample: Sample
     by: Grouping
 
     def count(self, label: Floats, decision: Array, weight: Floats | None = None) -> Counts:
-        """Count rows whose group, label and decision are known; these are 0 or 1."""
+        """Count rows of known group, label and decision; labels and decisions are 0 or 1."""
         known = (self.by.codes >= 0) & ~np.isnan(label + decision)
         true, decided = (column[known].astype(np.int64) for column in (label, decision))
         return counted(self.rows(known, weight), Labels(true, decided, _TWO))
@@ -54,18 +54,18 @@ class Counted:
         return GroupedRows(slice(None), 1.0, self.by.codes[known], self.by.groups, weight)
 
     def counts(self, criterion: str) -> Counts:
-        """Count the rows that a criterion is about."""
+        """Return the counts of the rows that a criterion is about."""
         return self.decided if needs_no_label(self.sample, criterion) else self.labelled
 
     def earlier(self, criterion: str) -> Counts | None:
-        """Return the same with the earlier decisions, if there are any."""
+        """Return the counts with earlier decisions in place of the decisions; None without any."""
         before = self.sample.before
         if before is None or np.isnan(before).all():
             return None
         return self.count(labels_for(self.sample, criterion), before)
 
     def standing(self, criterion: str) -> Counts | None:
-        """Return the same with known rows for all of their label; None if that changes nothing."""
+        """Return counts in which known groups represent their label; None if nothing changes."""
         sample, events = self.sample, event_cells(criterion)
         known = sample.known(self.by)
         if (
@@ -80,20 +80,20 @@ class Counted:
 
     @cached_property
     def decided(self) -> Counts:
-        """Return all rows; their decisions stand for the labels."""
+        """Return the counts of all rows, with their decisions in place of labels."""
         return self.count(self.sample.decision + 0.0, self.sample.decision)
 
     @cached_property
     def labelled(self) -> Counts:
-        """Return the rows with a label."""
+        """Return the counts of the rows with a label."""
         return self.count(labels_for(self.sample, ""), self.sample.decision)
 
     def sizes(self, rows: Array) -> Ints:
-        """Return the number of these rows in each group."""
+        """Return how many of the rows are in each group, (n_groups,)."""
         return np.bincount(self.by.codes[rows], minlength=len(self.by.groups))
 
     def members(self, criterion: str, where: Array) -> Array:
-        """Return which rows are in cells, (n_groups, 4), that count."""
+        """Return which rows are in the cells, (n_groups, 4), that `where` marks."""
         label = labels_for(self.sample, criterion)
         known = (self.by.codes >= 0) & ~np.isnan(label)
         cells = 2 * np.nan_to_num(label).astype(int) + self.sample.decision
@@ -106,20 +106,20 @@ def needs_no_label(sample: Sample, criterion: str) -> bool:
 
 
 def labels_for(sample: Sample, criterion: str) -> Floats:
-    """Return the labels of a criterion; decisions where it needs no others."""
+    """Return the labels for a criterion, or decisions in their place if it needs no labels."""
     if needs_no_label(sample, criterion) or sample.label is None:
         return sample.decision.astype(float)
     return sample.label
 
 
 def event_cells(criterion: str) -> Array:
-    """Return whether the rate of each event is about each cell, (n_events, 4)."""
+    """Return which cells count in the rate of each event, (n_events, 4)."""
     events = PARITIES[criterion](_TWO.labels, _TWO.targets)
     return np.array([rate.possible.ravel() for rate in events]) > 0
 
 
 def favourable_name(sample: Sample, criterion: str) -> str:
-    """Return the name of the favourable decision, or a word for both where labels have another."""
+    """Return the name of the favourable decision, or "favourable" if labels have another name."""
     decision = sample.outcomes["y_pred"].name
     if needs_no_label(sample, criterion) or sample.outcomes["y_true"].name == decision:
         return decision
@@ -127,7 +127,7 @@ def favourable_name(sample: Sample, criterion: str) -> str:
 
 
 def named_events(sample: Sample, criterion: str) -> list[Rate]:
-    """Return the rates of a criterion, with the name of the favourable decision in their words."""
+    """Return the rates of a criterion, described by the name of the favourable decision."""
     name = favourable_name(sample, criterion)
     other = f"not {name}"
     words = f" a label other than {name!r}", f" label {other!r}"  # one name of a cell

@@ -163,7 +163,7 @@ def report(
 
 @ignoring(InputWarning)  # notes say how values are spelled
 def audited(sample: Sample, question: Question) -> Audit:
-    """Audit a sample that was read."""
+    """Return the audit of a sample, as the question asks."""
     if question.criterion != "demographic_parity" and sample.label is None:
         raise ValueError(
             f"y_true must hold labels for constraint={question.criterion!r}; got none."
@@ -228,7 +228,7 @@ def audited(sample: Sample, question: Question) -> Audit:
 def _compare(
     counted: Counted, comparable: Mapping[str, Compared], facts: dict[str, Any], question: Question
 ) -> list[str]:
-    """Compare the groups by one attribute, in `facts`; name those the question leaves out."""
+    """Add a comparison of groups by one attribute to `facts`; return the groups left out."""
     sample, by = counted.sample, counted.by
     left_out = {name: measures.left_out(sample, by, comparable, name) for name in comparable}
     facts["left_out"] += dict.fromkeys(name for names in left_out.values() for name in names)

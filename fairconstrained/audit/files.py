@@ -50,7 +50,7 @@ class File(NamedTuple):
 
 
 def load(path: Path, options: argparse.Namespace, columns: Sequence[str]) -> File:
-    """Read a table of any kind; it and the columns asked for decide where options are None."""
+    """Read a table of any kind; contents and wanted columns decide options that are None."""
     name = "standard input" if str(path) == "-" else path.name
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     digest, notes = hashlib.sha256(data).hexdigest(), list[str]()
@@ -88,7 +88,7 @@ def load(path: Path, options: argparse.Namespace, columns: Sequence[str]) -> Fil
 def _excel(
     data: bytes, name: str, sheet: str | None, columns: Sequence[str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Read a sheet: the one that is named, or the first that has the columns."""
+    """Read the named sheet, or else the first with the wanted columns; also return notes."""
     try:
         book = pd.ExcelFile(io.BytesIO(data), engine="openpyxl")
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
@@ -142,7 +142,7 @@ def _parquet(data: bytes, name: str) -> pd.DataFrame:
 
 
 def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
-    """Decode text by the encoding given, the byte-order mark, UTF-16, UTF-8 or else Latin-1."""
+    """Decode text by the option, the byte-order mark, UTF-16, UTF-8 or else Latin-1."""
     guess = next((code for mark, code in _MARKS.items() if data.startswith(mark)), None)
     head = data[:2000]
     if guess is None and b"\x00" in head:
@@ -165,7 +165,7 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
 def _text(
     text: str, name: str, options: argparse.Namespace, columns: Sequence[str], encoding: str
 ) -> tuple[pd.DataFrame, str, list[str]]:
-    """Read text with separators; guess the options that are not given, and return notes."""
+    """Read text with separators; guess options that are None, and return notes."""
     chosen, (first, _, rest) = options.sep, text.partition("\n")
     if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
         chosen, text = chosen or first[4], rest
@@ -204,7 +204,7 @@ def _text(
 
 
 def refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> None:
-    """Raise `Unusable` if a header has a column that is asked for more than once."""
+    """Raise `Unusable` if several columns of a header have the name of a wanted one."""
     names = [str(column).strip() for column in header]
     if twice := [column for column in dict.fromkeys(columns) if names.count(column) > 1]:
         raise Unusable(f"{name} has several columns of the name {listed(map(repr, twice))}.")
@@ -213,7 +213,7 @@ def refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> No
 def _keep_as_written(
     frame: Any, written: pd.DataFrame, columns: Sequence[str], decimal: str = "."
 ) -> list[str]:
-    """Restore texts that numbers would merge in the columns that are asked for; return notes."""
+    """Restore texts that numbers would merge, in the wanted columns; return notes."""
     notes: list[str] = []
     for column in [column for column in frame if str(column).strip() in columns]:
         frame[column], more = as_written(frame[column], written[column], decimal)
@@ -222,7 +222,7 @@ def _keep_as_written(
 
 
 def _separator(text: str, columns: Sequence[str]) -> str | None:
-    """Return the separator that gives the columns asked for, and rows as long as the header."""
+    """Return the separator that finds the wanted columns, and rows as long as the header."""
     scores = {}
     for sep in _SEPARATORS:
         rows = _rows(text, sep)
@@ -234,7 +234,7 @@ def _separator(text: str, columns: Sequence[str]) -> str | None:
 
 
 def _decimal_mark(text: str, sep: str) -> str:
-    """Return the mark that more numbers have; a comma beside semicolons if none has any."""
+    """Return the decimal mark of most numbers; without any, a comma if semicolons separate."""
     cells = [cell.strip() for row in _rows(text, sep) for cell in row]
     commas = sum(_COMMAS.fullmatch(cell) is not None for cell in cells)
     marked = sum(_POINTS.fullmatch(cell) is not None for cell in cells)

@@ -16,7 +16,7 @@ from fairconstrained.exceptions import ignoring
 from fairconstrained.metrics import Certificate, Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
-# A multiple of the rows: who would need a million times as many is not helped by the number.
+# Largest multiple of the rows that is reported: larger numbers help nobody.
 _MOST = 1e6
 
 
@@ -44,10 +44,10 @@ def certified(sample: Sample, grouping: Grouping, rows: Array, question: Questio
 
 
 def rows_needed(certificate: Certificate, question: Question) -> float | None:
-    """Estimate how many times the rows would certify the slack at these rates; None if no number.
+    """Return the multiple of the rows that would certify the slack at these rates, or None.
 
-    The exact test is repeated on m times the rows, from the normal approximation on. Comparisons
-    that need the most rows come first, and others need one test.
+    The exact test is repeated on m times the rows, starting from the normal approximation.
+    Comparisons that need the most rows come first, so that others take a single test.
     """
     comparison = DIFFERENCE if question.ratio is None else SHORTFALL
     alpha, times = 1.0 - certificate.confidence, 0.0

@@ -39,12 +39,12 @@ COMPARED = {
 _ERROR_RATES = dict.fromkeys(rate for name in list(COMPARED)[1:] for rate in COMPARED[name])
 # Criteria whose ratios of the smallest to the largest rate are shown as well.
 RATIOS = ("demographic_parity", "equal_opportunity", "equalized_odds")
-# Of rates that are not defined, which the page shows as missing.
+# Warnings of undefined rates, which the page shows as missing.
 UNDEFINED = SmallGroupWarning, UndefinedMetricWarning
 
 
 def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
-    """Return rates of each group with their intervals; rows in no group shown stand last."""
+    """Return the rates of each group with their intervals; rows in no shown group come last."""
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
     table = {"samples": counted.sizes(counted.by.codes >= 0)}
     decided = compute_rates(counted.decided, confidence)
@@ -76,7 +76,7 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
 
 
 def _denominators(counted: Counted) -> dict[str, Array]:
-    """Return the number of rows that each rate is a fraction of, and of AUCs the rarer label."""
+    """Return the number of rows in the denominator of each rate; for AUCs, of the rarer label."""
     decided = {"selection_rate": counted.decided.rows.sum(axis=(1, 2))}
     if counted.sample.label is None:
         return decided
@@ -88,7 +88,7 @@ def _denominators(counted: Counted) -> dict[str, Array]:
 
 
 def contradictions(everybody: Mapping[str, Any]) -> list[str]:
-    """Describe scores or decisions that go against the labels, and by more than chance."""
+    """Return sentences on scores or decisions that contradict the labels by more than chance."""
     auc, precision, base_rate = (
         everybody.get(name, np.nan) for name in ("auc", "precision", "base_rate")
     )
@@ -109,7 +109,7 @@ def contradictions(everybody: Mapping[str, Any]) -> list[str]:
 def compared(
     groupings: list[Counted], criterion: str, slack: float | None, min_cell: int
 ) -> list[Compared]:
-    """Decide who is compared by each attribute, in each stratum: groups by events."""
+    """Decide which groups are compared, by each attribute, in each stratum and event."""
     if not groupings:  # every stratum is hidden
         return []
     possible = event_cells(criterion).astype(int)
@@ -130,7 +130,7 @@ def compared(
 def left_out(
     sample: Sample, by: Grouping, comparable: Mapping[str, Compared], criterion: str
 ) -> list[str]:
-    """Name the groups, and groups within a label, that a criterion does not compare, and why."""
+    """List the groups, also within a label, that a criterion does not compare, with reasons."""
     total, within = comparable["demographic_parity"], comparable[criterion]
     events = named_events(sample, criterion)
     whole = ~total.kept & ~within.kept.any(axis=1, keepdims=True)
@@ -148,7 +148,7 @@ def left_out(
 
 
 def without_ratio(counted: Counted, comparable: Compared, criterion: str) -> list[str]:
-    """Name the rates, of several, that are zero in all groups compared, and so have no ratio."""
+    """List rates that have no ratio: of several, those that are zero in all groups compared."""
     events = named_events(counted.sample, criterion)
     hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
     return [
@@ -170,9 +170,9 @@ def comparisons(
 ) -> tuple[Facts, Facts]:
     """Return differences and ratios of rates between the groups, each with an interval.
 
-    Where other groups are compared in each event, the worst event counts, and each interval holds
-    with a part of the probability of error. "before" is the value of the earlier decisions, nan if
-    too few of a group have one. "standing" is nan where it is the same.
+    Where events compare different groups, the worst event counts, and each interval has a part of
+    the probability of error. "before" is the value of earlier decisions, nan if too few rows of a
+    group have one. In "standing" rows of known group represent their label; nan if unchanged.
     """
     differences: Facts = []
     ratios: Facts = []
@@ -201,7 +201,7 @@ def comparisons(
 
 
 def _parts(criterion: str, is_compared: Array) -> list[tuple[str, Array]]:
-    """Return criteria with the cells (n_groups, 4) compared: one, or one within each label."""
+    """Return the criterion, or one within each label, with the cells (n_groups, 4) compared."""
     if (is_compared == is_compared[:, :1]).all():
         return [(criterion, members(criterion, is_compared))]
     return [  # of equalized odds: the rates among rows of each label
@@ -217,7 +217,7 @@ _ENDS = ("value", "low", "high", "before", "standing")
 def _measured(
     compare: Any, criterion: str, counts: Counts, where: Array, alpha: float
 ) -> tuple[float, float, float]:
-    """Return a comparison of the rates of these cells, and its interval."""
+    """Return the difference or ratio of rates in some cells, with its interval."""
     inside, seed = within(counts, where), np.random.RandomState(0)
     with ignoring(*UNDEFINED):
         return interval_of_counts(compare, inside, PARITIES[criterion], alpha, seed)
@@ -226,7 +226,7 @@ def _measured(
 def _before(
     compare: Any, criterion: str, earlier: Counts | None, where: Array, min_cell: int
 ) -> float:
-    """Return the comparison that earlier decisions had; nan if one of the rates is hidden."""
+    """Return the difference or ratio by earlier decisions; nan if one of the rates is hidden."""
     if earlier is None:
         return np.nan
     rows = np.where(where, earlier.rows.reshape(-1, 4), 0) @ event_cells(criterion).T
@@ -236,16 +236,16 @@ def _before(
 
 
 def _compared(compare: Any, criterion: str, counts: Counts, where: Array) -> float:
-    """Return a comparison of the rates of these cells."""
+    """Return the difference or ratio of rates in some cells."""
     inside = within(counts, where)
     with ignoring(*UNDEFINED):
         return float(compare(inside.rates(PARITIES[criterion], by_ratio=compare is ratio)))
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:
-    """Compare rates of groups with the reference, or with the group that has the largest rate.
+    """Compare the rates of groups with the reference group, or else with the largest rate.
 
-    "errors" has differences of other rates, if the group is named.
+    "errors" has differences of error rates, if there is a reference group.
     """
     rows = {row["group"]: row for row in groups if row["group"] in compared}
     rate = {group: row["selection_rate"] for group, row in rows.items()}
@@ -264,7 +264,7 @@ def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> d
 
 
 def calibration(sample: Sample, grouping: Grouping) -> Facts:
-    """Compare mean scores with rates of favourable labels, by group and fifth with enough rows."""
+    """Return mean scores and rates of favourable labels, by group and fifth with enough rows."""
     if sample.label is None or sample.score is None:
         return []
     rows = (grouping.codes >= 0) & ~np.isnan(sample.label)
@@ -295,7 +295,7 @@ def calibration(sample: Sample, grouping: Grouping) -> Facts:
 
 
 def changes(sample: Sample, grouping: Grouping) -> Facts:
-    """Count the rows of each group by their decisions before and now, and the errors of both."""
+    """Count the rows of each group by decisions before and now, with the error rates of both."""
     if sample.before is None:
         return []
     grouping = grouping.listed
@@ -319,7 +319,7 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
 
 
 def _facts(by: Grouping, table: dict[str, Array]) -> Facts:
-    """Return a record of each group, with its entries of the columns."""
+    """Return a record for each group, with its entries in the columns of a table."""
     columns = {name: values.tolist() for name, values in table.items()}
     return [
         {"attribute": by.attribute, "group": group}

@@ -108,7 +108,7 @@ class Audit:
     schema_version: str = "2"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, texts, lists and dicts, for ``json.dump``; None if not known.
+        """Return plain numbers, texts, lists and dicts for ``json.dump``, None where not known.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class Grid(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A number with its interval and its earlier value, also in words."""
+    """A number with its interval and its earlier value, and all of them as text."""
 
     name: str
     value: float
@@ -192,7 +192,7 @@ def framed(page: str) -> str:
 
 
 def rendered(template: str, audit: Audit) -> str:
-    """Return the page by one of the templates, for HTML or, without pictures, Markdown."""
+    """Render the page with a template: HTML or, without pictures, Markdown."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fairconstrained", "audit/templates"),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -232,7 +232,7 @@ def _sections(audit: Audit) -> Iterator[Section]:
 
 
 def _by_attribute(facts: Facts) -> dict[str, Facts]:
-    """Return the facts of each attribute; the row of everybody stands at the end of each."""
+    """Return a list of facts for each attribute, with the facts of everybody at its end."""
     lists: dict[str, Facts] = {}
     everybody: Facts = []
     for fact in facts:  # a column may have this name too
@@ -252,7 +252,7 @@ def _grids(
 
 
 def _ends(fact: dict[str, Any], name: str) -> str:
-    """Return a rate with its interval."""
+    """Return a rate and its interval as text."""
     return _between(*(fact[f"{name}{end}"] for end in ("", "_low", "_high")))
 
 
@@ -263,7 +263,7 @@ def _between(value: float, low: float, high: float) -> str:
 
 
 def _gap(fact: dict[str, Any]) -> str:
-    """Return a difference of rates with its interval."""
+    """Return a difference of rates and its interval as text."""
     if math.isnan(fact["value"]):
         return points(fact["value"])
     return f"{points(fact['value'])} ({points(fact['low'], '')} to {points(fact['high'], '')})"
@@ -452,7 +452,7 @@ def _new_rows(audit: Audit) -> Section:
 
 
 def _bound(entry: dict[str, Any], question: Question) -> str:
-    """Describe the proof of a certificate, and the rows that would prove the slack."""
+    """Return sentences on a certificate's bound, and on the rows that would prove the slack."""
     needed, rows = entry["rows_needed"], entry["rows"]
     pair = entry["binding"].replace("group ", "")
     here = "no ratio on these rows, where all rates are zero"

@@ -20,7 +20,7 @@ _METHODS = ("inplace_predict", "predict", "__call__")
 def decisions_and_scores(
     model: Any, X: Any, groups: Any, *, threshold: float | None, pos_label: Any, orders: Any = ()
 ) -> tuple[Any, Any]:
-    """Return the decisions of a model and its scores: its outputs, if there is a threshold."""
+    """Return the decisions and scores of a model; with a threshold, its outputs are scores."""
     if X is None:
         raise ValueError(f"X must hold the rows for {type(model).__name__} to predict; got None.")
     output = where_rows_are(partial(_output, model), model, X, groups)
@@ -51,7 +51,7 @@ def decisions_and_scores(
 
 
 def is_model(values: Any) -> bool:
-    """Return whether these are not predictions but something that makes them."""
+    """Return whether a value is a model or a function rather than predictions."""
     return callable(values) or hasattr(values, "predict")
 
 

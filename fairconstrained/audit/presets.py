@@ -62,7 +62,7 @@ RULES = {
 
 
 def preset_question(preset: str, constraint: Any, slack: Any, confidence: float) -> Question:
-    """Return the question of a preset; ValueError if a constraint or a slack is given as well."""
+    """Return the question of a preset; raise ValueError for a constraint or slack beside it."""
     if preset not in RULES:
         raise ValueError(f"preset must be one of {listed(list(RULES))}; got {preset!r}.")
     if constraint is not None or slack is not None:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _file(options: argparse.Namespace) -> File:
-    """Read the columns that are asked for; `Unusable` of too few rows or too many groups."""
+    """Read the table of the options; raise `Unusable` for too few rows or too many groups."""
     people = [*options.sensitive, *options.control]
     others = [options.decision, options.label, options.before, options.score, options.weights]
     file = read_table(options, [*people, *(name for name in others if name)])
@@ -80,7 +80,7 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def write(audit: Audit, folder: Path) -> None:
-    """Write the page and the facts."""
+    """Write the page and the facts to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = json.dumps(audit.to_dict(), indent=1, allow_nan=False)
     (folder / "audit.json").write_text(facts + "\n", "utf-8")
@@ -88,7 +88,7 @@ def write(audit: Audit, folder: Path) -> None:
 
 
 def _numbers(file: File, name: str | None) -> Any:
-    """Return a column of numbers, or None."""
+    """Return the named column as numbers, or None without a name."""
     if name is None:
         return None
     column = file.frame[name]

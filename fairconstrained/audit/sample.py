@@ -55,7 +55,7 @@ class Grouping(NamedTuple):
         return self._replace(codes=codes, groups=[*self.groups, *names], others={})
 
     def within(self, rows: Array, name: str, min_cell: int) -> Grouping:
-        """Return the same groups among some of the rows."""
+        """Return the groups among some of the rows, with small ones hidden."""
         sizes = np.bincount(self.codes[rows & (self.codes >= 0)], minlength=len(self.groups))
         large, few = sizes >= min_cell, (sizes > 0) & (sizes < min_cell)
         hidden = rows & (self.codes >= 0) & few[self.codes]
@@ -72,12 +72,12 @@ class Grouping(NamedTuple):
         )
 
     def hiding(self, min_cell: int) -> Grouping:
-        """Return the groups with so many rows."""
+        """Return the groups with at least `min_cell` rows, and hide the others."""
         return self.within(np.ones(len(self.codes), dtype=bool), self.attribute, min_cell)
 
     @property
     def hidden(self) -> list[str]:
-        """Word how many groups are too small to show."""
+        """Return notes on the groups that are too small to show."""
         words = (why.strip("()") for why in self.others if why != UNKNOWN)
         return [f"{self.attribute}: {why}, neither shown nor compared" for why in words]
 
@@ -103,7 +103,7 @@ class Sample:
 
     @cached_property
     def groupings(self) -> list[Grouping]:
-        """Return groups by each attribute and, of several, by all together."""
+        """Return the groupings by each attribute and, if there are several, by all together."""
         return [by.hiding(self.min_cell) for by in self._with_small_ones]
 
     @cached_property
@@ -122,7 +122,7 @@ class Sample:
 
     @property
     def hidden_strata(self) -> list[str]:
-        """Word how many strata are too small to show, and which have no row."""
+        """Return notes on the strata that are too small to show, or have no row."""
         if self.control is None or self.strata is None:
             return []
         absent = lacking(self.control, encode_groups(self.control).labels.tolist(), ())
@@ -130,7 +130,7 @@ class Sample:
         return [*self.strata.hidden, *(f"{name}: {group_name(one)} (0 rows)" for one in absent)]
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
-        """Return the groupings to compare: all, or each attribute by itself; in each stratum."""
+        """Return the groupings to compare: all or the single attributes, in each stratum."""
         last, strata = len(self.people.columns) if attributes == "parallel" else None, self.strata
         if strata is None or not within:
             return self.groupings[:last]
@@ -149,19 +149,19 @@ class Sample:
         return np.asarray(known)
 
     def absent(self, grouping: Grouping) -> list[str]:
-        """Return the groups that no row has, of the categories' and the model's."""
+        """Return the groups of the categories and of the model that no row has."""
         columns = self._attributes(grouping)
         seen = encode_groups(columns).labels.tolist()
         known = self.model_groups.get(grouping.family, ())
         return [group_name(group) for group in lacking(columns, seen, known)]
 
     def _attributes(self, grouping: Grouping) -> pd.DataFrame:
-        """Return the attribute of a grouping, or all of them."""
+        """Return the column of a grouping's attribute, or the columns of all attributes."""
         alone = grouping.family in self.people
         return self.people[[grouping.family]] if alone else self.people
 
     def reference_of(self, grouping: Grouping) -> str | None:
-        """Return the group of an attribute, or of all together, that was named."""
+        """Return the user's reference group for a grouping, or None."""
         names = dict(zip(self.people, self.reference, strict=bool(self.reference)))
         group = names.get(grouping.family, " & ".join(self.reference)) if names else None
         return group if group in grouping.groups else None
@@ -194,7 +194,7 @@ def read_sample(
     parameter: str = "pos_label",
     model: Any = None,
 ) -> Sample:
-    """Check and encode the inputs of `report`; errors name them. Models know groups and labels."""
+    """Check and encode the inputs of `report`; a model may know more groups and labels."""
     people, control = _people(inputs["sensitive_features"], "group"), None
     if (strata := inputs["control_features"]) is not None:
         control = _people(strata, "stratum", "control_features")
@@ -225,7 +225,7 @@ def read_sample(
 
 
 def _decided(sample: Sample, known: Array) -> Sample:
-    """Leave out rows without a decision; count rows in which something else is unknown."""
+    """Drop rows without a decision; note in how many rows something else is unknown."""
     if not known.any():
         raise ValueError("y_pred has no decisions.")
     rows: dict[str, Any] = {
@@ -249,7 +249,7 @@ def _decided(sample: Sample, known: Array) -> Sample:
 
 
 def _column(name: str, values: Any) -> pd.Series[Any]:
-    """Return a Series with the name of the user, or one of ours; codes as whole numbers."""
+    """Return a Series with the user's or a default name, and with codes as whole numbers."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
     if not isinstance(values, pd.Series):
@@ -263,13 +263,13 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
 
 
 def _people(values: Any, word: str, parameter: str = "sensitive_features") -> pd.DataFrame:
-    """Return a column for each attribute; `word` is the name of one without a name."""
+    """Return a column for each attribute, named `word` if it has no name."""
     columns = named_columns(values, parameter, word)
     return pd.DataFrame({name: whole_numbers(column, name) for name, column in columns.items()})
 
 
 def _absent_labels(column: pd.Series[Any] | None, model: Any) -> tuple[str, ...]:
-    """Name the labels that no row has, of the column's categories and the model's."""
+    """List the labels of the column's categories and of the model that no row has."""
     if column is None:
         return ()
     seen = column.dropna().unique().tolist()
@@ -280,7 +280,7 @@ def _absent_labels(column: pd.Series[Any] | None, model: Any) -> tuple[str, ...]
 
 
 def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
-    """Check the groups to compare with, one for each attribute."""
+    """Return the groups to compare with, one for each attribute, after checks."""
     if reference is None:
         return ()
     listed_groups = isinstance(reference, (list, tuple))
@@ -295,7 +295,7 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _grouping(people: pd.DataFrame) -> Grouping:
-    """Cross the columns into the combinations that occur."""
+    """Return the grouping by the combinations of values that occur in the columns."""
     with ignoring(InputWarning):  # the notes of an audit say it
         codes, labels = encode_groups(people)
     known = codes >= 0

@@ -36,7 +36,7 @@ def exit_with_message(
 
 
 def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
-    """Return a table of these columns; `Unusable` names the columns most like a lacking one."""
+    """Read a table with the wanted columns; if one is lacking, `Unusable` names similar ones."""
     file = load(options.csv, options, columns)
     frame = file.frame
     bare_names = [str(name).strip() for name in frame.columns]
@@ -62,10 +62,10 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
 
 
 def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
-    """Return amounts ("€ 1,050.20") and percentages as numbers, or None of other words.
+    """Return amounts ("€ 1,050.20") and percentages as numbers, or None for other texts.
 
-    The other mark than the decimal one must separate thousands; where it cannot, as in 0,5 and
-    1.050,20, the two have changed places.
+    The mark that is not decimal must separate thousands; where it cannot, as in 0,5 and 1.050,20,
+    the two marks have changed places.
     """
     text = column.dropna().astype(str)
     if text.empty or not text.str.fullmatch(_AMOUNT).all():
@@ -83,7 +83,7 @@ def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
 
 
 def dates(column: pd.Series) -> pd.Series | None:
-    """Return a column of dates, or None of other values."""
+    """Return a column as dates, or None for other values."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.dt.tz_localize(None)
     known = column.dropna().astype(str)

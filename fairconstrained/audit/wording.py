@@ -39,9 +39,9 @@ Give one by Weights(values, most=...), or --most-weight."""
 # The four-fifths rule of US agencies (29 CFR 1607.4 D): a smaller ratio is generally regarded as
 # evidence of adverse impact.
 FOUR_FIFTHS = 0.8
-# A gap in another rate that a reader must know about: twice the slack that is asked for by default.
+# A gap in another rate that a reader must know about: twice the default slack.
 _LARGE = 0.1
-# Rates of an outcome that hardly anybody gets have small gaps and mean nothing by them.
+# Rates of an outcome that hardly anybody gets have small gaps, which mean nothing.
 _RARE = 0.01
 # Verdicts; exit codes and the headline follow from them.
 KEPT, NOT_KEPT, NOT_PROVED, NOT_ASKED = "kept", "not kept", "not proved", "not asked"
@@ -50,7 +50,7 @@ _MOST_NAMED = 5
 
 
 def percent(value: float | None) -> str:
-    """Return a rate in words."""
+    """Return a rate in percent, as text."""
     return "too few" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
@@ -62,23 +62,23 @@ def points(value: float | None, unit: str = " points") -> str:
 
 
 def rounded(number: float) -> str:
-    """Return a number of rows with two digits that count."""
+    """Return a number of rows as text, with two significant digits."""
     return f"{round(number, 1 - math.floor(math.log10(number))):,.0f}" if number >= 1 else "1"
 
 
 class Question(NamedTuple):
-    """A criterion on rates; :func:`fairconstrained.metrics.certify` takes it for a constraint."""
+    """A criterion on rates, which :func:`fairconstrained.metrics.certify` accepts."""
 
     criterion: str
     slack: float | None  # of the violation; None: how large is it?
     ratio: float | None = None  # if given, the violation is one minus the smallest ratio
-    attributes: str = "crossed"  # compared together as well as each by itself, or only so: parallel
+    attributes: str = "crossed"  # also compared together, or "parallel": only each by itself
     confidence: float = 0.95
     preset: str | None = None
 
     @property
     def name(self) -> str:
-        """Return the criterion, as constraints have it."""
+        """Return the name of the criterion, as constraints do."""
         return self.criterion
 
     @classmethod
@@ -115,7 +115,7 @@ class Question(NamedTuple):
         return f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} {unit}"
 
     def words(self, difference: str, ratio: str) -> str:
-        """Return the first words in questions about a difference, the others about a ratio."""
+        """Return the words for a difference or for a ratio, by the kind of question."""
         return difference if self.ratio is None else ratio
 
 
@@ -137,7 +137,7 @@ def question_text(facts: Mapping[str, Any], sample: Sample, question: Question) 
 
 
 def verdict(facts: Mapping[str, Any], question: Question) -> str:
-    """Return whether the criterion is kept, on these rows and for their population."""
+    """Return the verdict on the criterion, for these rows and for their population."""
     gaps = question.measured(facts)
     if question.slack is None:
         return NOT_ASKED
@@ -185,7 +185,7 @@ def _yes_or_no(facts: Mapping[str, Any], question: Question) -> str:
 
 
 def _moved(facts: Mapping[str, Any], gaps: Facts, question: Question) -> str:
-    """Return how large the gap is, and how decisions have moved since the earlier ones."""
+    """Return words on the size of the gap, and on the changes since earlier decisions."""
     now = max(float(gap["value"]) for gap in gaps)
     earlier = [float(gap["before"]) for gap in gaps]
     before = math.nan if any(map(math.isnan, earlier)) else max(earlier)
@@ -210,7 +210,7 @@ def _risen(change: float) -> str:
 
 
 def _alike(facts: Mapping[str, Any]) -> str | None:
-    """Return who gets the favourable decision, if it is nobody or everybody."""
+    """Return "Nobody" or "Everybody" if all rows have the same decision, else None."""
     return {0.0: "Nobody", 1.0: "Everybody"}.get(facts["groups"][0]["selection_rate"])
 
 
@@ -270,14 +270,14 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
 
 
 def not_compared(left_out: list[str]) -> str:
-    """Name the groups about which the answer says nothing."""
+    """Return a sentence that names the groups left out of the answer."""
     return f" Not compared: {listed(left_out, _MOST_NAMED, '; ')}." if left_out else ""
 
 
 def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str]) -> str:
-    """Return the groups whose rates are as far apart as the gap, and which of several rates it is.
+    """Return words on the groups whose rates are as far apart as the gap, and on the rate.
 
-    Nothing if none are: where groups are not compared within each label, others may be further.
+    Empty if no two are: where groups are not compared within each label, others may be further.
     """
     compared = compared_groups(facts["ratios"], gap["attribute"])
     rows = [
@@ -304,7 +304,7 @@ def compared_groups(ratios: Facts, attribute: str) -> set[str]:
 
 
 def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
-    """Return sentences that a reader must know before all figures."""
+    """Return sentences that a reader has to know before the figures."""
     sentences, slack = [], question.slack
     overall = facts["groups"][0]["selection_rate"]
     if min(overall, 1.0 - overall) < _RARE and _alike(facts) is None:
