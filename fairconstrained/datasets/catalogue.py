@@ -67,12 +67,12 @@ def one_file(
 
 
 def decode(column: str, *words: str, first: int = 0) -> Group:
-    """Replace the codes `first`, `first` + 1, ... of a column by words."""
+    """Return a function that replaces the codes `first`, `first` + 1, ... of a column by words."""
     return lambda frame: frame[column].map(dict(enumerate(words, start=first)))
 
 
 def either(is_first: Group, first: str, other: str) -> Group:
-    """Form two groups: `first` where `is_first` holds, and `other` elsewhere."""
+    """Return a function that forms two groups: `first` where `is_first` holds, and `other`."""
     return lambda frame: is_first(frame).map({True: first, False: other})
 
 

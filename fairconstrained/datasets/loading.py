@@ -199,7 +199,7 @@ def _description(name: str, dataset: Dataset) -> str:
 
 
 def one_hot(frame: pd.DataFrame, *, categorical: Collection[str] = ()) -> tuple[Any, list[str]]:
-    """Encode a table as a matrix with named columns; `categorical` ones are numbers for values."""
+    """Encode a table as a matrix, with names of its columns; `categorical` numbers are codes."""
     bad = frame.isna() | frame.isin([np.inf, -np.inf])
     incomplete = list(frame.columns[bad.any()])
     if incomplete:
@@ -300,7 +300,7 @@ def _convert(source: bytes, file: File, place: str) -> str:
 
 
 def _store(path: Path, text: str) -> None:
-    """Write atomically, so that no other process sees half a file."""
+    """Write a packed file atomically, so that no other process sees half of it."""
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ def a9a(source: bytes) -> str:
 
 
 def bank(source: bytes) -> str:
-    """Read the inner archive of the UCI archive, with semicolons and quoted strings."""
+    """Convert the table in the inner archive of the UCI archive, which has semicolons."""
     inner = _member(source, "bank-additional.zip")
     return _text(_rows(_member(inner, "bank-additional-full.csv"), delimiter=";"))
 
@@ -85,12 +85,12 @@ def compas(source: bytes) -> str:
 
 
 def table_in(member: str) -> Callable[[bytes], str]:
-    """Return a function that reads this member of an archive, a table."""
+    """Return a function that converts one table in an archive."""
     return lambda source: plain_csv(_member(source, member))
 
 
 def acs_income_ok(source: bytes) -> str:
-    """Read the persons of Oklahoma in the census archive, filtered as in the ACSIncome task."""
+    """Convert the persons of Oklahoma in the census archive, filtered as for ACSIncome."""
     table = csv.DictReader(io.StringIO(_member(source, "psam_p40.csv").decode()))
     # The filter of Ding et al. (2021), modelled on Adult; an empty field fails it.
     least = {"AGEP": 17, "PINCP": 101, "WKHP": 1, "PWGTP": 1}
@@ -105,7 +105,7 @@ def acs_income_ok(source: bytes) -> str:
 
 
 def _member(archive: bytes, name: str) -> bytes:
-    """Read the member of a zip archive with this file name, in any folder."""
+    """Return the bytes of the file with this name in a zip archive, in any folder."""
     with zipfile.ZipFile(io.BytesIO(archive)) as members:
         path = next(p for p in members.namelist() if PurePosixPath(p).name == name)
         return members.read(path)

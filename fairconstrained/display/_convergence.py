@@ -63,7 +63,7 @@ class ConvergenceDisplay:
     def plot(
         self, ax: Any = None, *, x: str = "iteration", name: str | None = None, **kwargs: Any
     ) -> ConvergenceDisplay:
-        """Draw the panels, in the next colour on the axes of another display, and return this.
+        """Draw the panels, in the next colour on used axes, and return this display.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class ConvergenceDisplay:
         name: str | None = None,
         **kwargs: Any,
     ) -> ConvergenceDisplay:
-        """Draw the `history_` of a fitted estimator, and the slack if all criteria have the same.
+        """Draw the `history_` of a fitted estimator, and the slack if all criteria share one.
 
         Parameters
         ----------

@@ -43,7 +43,7 @@ class _ScoreDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Draw given scores.
+        """Draw scores that are already computed.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class GroupScoreDisplay(_ScoreDisplay):
 
 
 def _edges(scores: Floats, bins: int) -> Floats:
-    """Return the edges of bins of equal width; raise ValueError where doubles have none."""
+    """Return the edges of bins of equal width; raise ValueError if doubles are too coarse."""
     check_number("bins", bins, "an integer >= 1", lambda n: n >= 1 and n % 1 == 0)
     low, high = scores.min(), scores.max()
     with np.errstate(all="ignore"):
@@ -188,7 +188,7 @@ class ParityCurveDisplay(_ScoreDisplay):
     """
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ParityCurveDisplay:
-        """Draw the curves, in the next colours on the axes of another display, and return this.
+        """Draw the curves, in the next colours on used axes, and return this display.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class GroupReportDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> GroupReportDisplay:
-        """Draw given predictions.
+        """Draw predictions that are already computed.
 
         Parameters
         ----------

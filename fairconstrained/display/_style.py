@@ -22,7 +22,7 @@ def next_style(n_drawn: int) -> dict[str, str]:
 
 
 def slack_line(draw: Any, slack: float | None) -> Any:
-    """Draw the bound with `draw`, the axes' ``axvline`` or ``axhline``."""
+    """Draw a line at the slack, if any, with `draw`: the axes' ``axvline`` or ``axhline``."""
     if slack is None:
         return None
     slack = check_number("slack", slack, "a number", lambda bound: not np.isnan(bound))
@@ -31,7 +31,7 @@ def slack_line(draw: Any, slack: float | None) -> Any:
 
 
 def in_legend(name: str) -> str:
-    """Return a label that legends show: they leave out those that begin with an underscore."""
+    """Return a label that legends show: they leave out labels that begin with an underscore."""
     return f" {name}" if name.startswith("_") else name
 
 
@@ -41,7 +41,7 @@ def new_label(ax: Any, label: str) -> str | None:
 
 
 def finished(display: Display, axes: Any) -> Display:
-    """Draw legends where they have entries, and store the axes and their figure."""
+    """Draw legends with entries, store the axes and their figure, and return the display."""
     for panel in np.ravel(axes):
         words = [panel.xaxis.label, panel.yaxis.label]
         if panel.get_legend_handles_labels()[1]:

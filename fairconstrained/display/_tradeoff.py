@@ -76,7 +76,7 @@ class TradeoffDisplay:
     violation_name: str = "violation"
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> TradeoffDisplay:
-        """Draw the points, in the next style on the axes of another display, and return this.
+        """Draw the points, in the next style on used axes, and return this display.
 
         Parameters
         ----------
