@@ -26,7 +26,7 @@ REASONS: Mapping[str, str] = {
 }
 #: Why a ratio is left out.
 NO_RATIO = "rates of zero have no ratio"
-#: The slack that decides who is compared where none is asked for.
+#: The slack that decides which groups are compared where the user gives none.
 DEFAULT_SLACK = 0.05
 #: Values of the parameter `min_group_size`, in words.
 SIZES = "'auto' or an integer >= 0"
@@ -98,10 +98,10 @@ def compared(
 
     `rows` (n_groups, n_events) are numbers of rows of known group. `min_rows` is the fewest that a
     rate may rest on, or "auto": so many that one of them moves it by no more than the slack, but no
-    more than a quarter of what the second largest group of the same family has. So a small table
-    keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` number
-    the attribute of each group (-1: it is no single group, and "auto" asks for one row) and those
-    that are compared with each other. Without `sets` nobody is alone: each rate has its own cap.
+    more than a quarter of the second largest group of the same family. So a small table keeps its
+    groups, and a mistyped label is left out of a large one. `families` numbers the attribute of
+    each group (-1: no single group, for which "auto" requires one row), and `sets` the groups that
+    are compared with each other. Without `sets` no rate is alone, as where each has its own cap.
     """
     rows = np.asarray(rows)
     families = np.broadcast_to(families, len(rows))

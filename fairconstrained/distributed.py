@@ -73,8 +73,8 @@ _shared = _Shared()
 def seeded(seed: int, device: Any = "cpu") -> Iterator[Generator]:
     """Yield a generator with this seed, which torch's global generator has in the meantime, too.
 
-    Modules draw their initial parameters and their dropout from the global generator, of which a
-    process has one. Threads therefore take turns, and each restores its state.
+    Modules draw their initial parameters and their dropout from the one global generator of a
+    process. Threads therefore take turns, and each restores its state.
     """
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with _shared.generator, torch.random.fork_rng(devices=devices):
@@ -149,8 +149,8 @@ def _in_forked_child() -> None:
     there, so torch gets one, as in the worker processes of its own ``DataLoader``.
     """
     global _shared
-    # The parent limited BLAS and will restore its own; the child inherits the limit and nobody to
-    # lift it.
+    # The parent will restore its limit of BLAS; no thread of the child would lift the inherited
+    # one.
     if _shared.limited:
         _shared.blas.restore_original_limits()
     _shared = _Shared()
@@ -315,22 +315,22 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
 
     It works for all estimators, with a linear model or a fitted classifier as `model`, a
     :class:`sklearn.frozen.FrozenEstimator`. The constrained linear model on its posteriors learns
-    from the rows of all workers, its calibration and the models of the groups from those of the
-    first.
+    from the rows of all workers, its calibration and the models of the groups from the first
+    worker's.
 
     AUCs, and gaps at all thresholds of an interval, are functions of all scores. Up to 400,000 rows
     each worker sends the scores of its rows, and the values are exact. Above, W workers send
     :math:`K = 400000 / (W C)` quantiles for each of C labels and groups. ``violation_`` then
     differs from the gap of all rows by at most 4 / K for AUCs and 2 / (K L) for gaps in an interval
-    of length L. A gap of ranks (``"rank_parity"``) differs by at most 2 / K from that of an
+    of length L. A gap of ranks (``"rank_parity"``) differs by at most 2 / K from the gap in an
     interval whose ends are at most 1 / K away. The optimised functions and their gradients are
     sums over all rows. Platt scaling and ``interval="auto"`` use the same scores.
 
     With `epsilon`, linear models of all estimators take part. Each worker draws the Poisson batch
     of its own rows, the noise on the sum over all workers is drawn once, by the first, and
-    ``privacy_`` is that of one worker with all rows. Sums over the rows of one worker travel
-    without noise: the workers are one party, which has to trust the network between them. Where
-    groups alone are secret, which worker has a row must not depend on its group.
+    ``privacy_`` is the same as for one worker with all rows. Sums over the rows of one worker
+    travel without noise: the workers are one party, which has to trust the network between them.
+    Where groups alone are secret, which worker has a row must not depend on its group.
 
     Choose parameters outside: a search would score on each worker's own rows, so workers would
     choose differently; ``GridSearchCV`` ends with an error on all. With `n_jobs`, fits run in

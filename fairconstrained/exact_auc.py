@@ -7,7 +7,7 @@ For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
     \mathrm{AUC}(G, G') = \frac{1}{w(G)\, w(G')} \sum_{i \in G,\, j \in G'} w_i w_j
         \big( 1[z_i > z_j] + \tfrac12 1[z_i = z_j] \big) .
 
-The sets of a criterion are unions of (label, group) cells. One sort of all scores gives a small
+The sets of a criterion are unions of (label, group) cells. One sort of all scores yields a small
 table of wins between cells, and this table gives all AUCs of the criterion.
 """
 

@@ -225,9 +225,9 @@ class RecordedGroups(UncertainGroups):
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups as recorded, without missing values.
     confusion : DataFrame or array-like of shape (n_groups, n_groups)
-        C: a row for each true group and a column for each recorded one, which sum to one row by
-        row, as in ``sklearn.metrics.confusion_matrix(true, recorded, normalize="true")``. Rows and
-        columns of an array are in sorted order, those of a DataFrame are found by their names.
+        C: a row for each true group, which sums to one, and a column for each recorded group, as in
+        ``sklearn.metrics.confusion_matrix(true, recorded, normalize="true")``. Rows and columns of
+        an array are in sorted order; in a DataFrame they are found by their names.
 
     Raises
     ------
@@ -340,7 +340,7 @@ def matrices_within(
         index: np.array([own[i] for own, i in zip(rows, index, strict=True)])
         for index in product(*(range(len(own)) for own in rows))
     }
-    # The determinant is linear in each row: those of all matrices lie between those of corners.
+    # The determinant is linear in each row, so it is between its values at the corners.
     determinants = np.linalg.det(list(found.values()))
     if not (determinants.min() > _ROUNDING or determinants.max() < -_ROUNDING):
         raise ValueError(

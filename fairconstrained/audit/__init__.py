@@ -1,9 +1,9 @@
 """An audit of decisions, from a table to a page: ``python -m fairconstrained.audit``.
 
 The table has a column of decisions and columns of groups; labels, scores, earlier decisions and
-weights are optional. Any model, or none, may have made the decisions. Written are audit.html, one
-page to hand over, and audit.json with the same facts, which ``fairconstrained.report`` gives in
-Python:
+weights are optional. Any model, or none, may have made the decisions. The audit writes audit.html,
+one page to hand over, and audit.json with the same facts, which ``fairconstrained.report`` returns
+in Python:
 
 1. the question, and the answer in one sentence;
 2. rates by group and by combination of groups, with intervals, and their ratios;

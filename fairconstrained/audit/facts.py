@@ -91,8 +91,8 @@ def report(
         one of each. It may be left out for booleans, 0 and 1, and ordered categories. All others
         count as one; of three labels :func:`~fairconstrained.metrics.certify` compares more rates.
     X : array-like of shape (n_samples, n_features), optional
-        What models predict from. Or a table of Dask, Ray or Spark, whose columns the others are
-        then, by name.
+        The features that models predict from. Or a table of Dask, Ray or Spark: the other arguments
+        are then names of its columns.
     threshold : float, optional
         For models whose output is a score: scores above it are favourable decisions.
     confidence : float, default=0.95
@@ -113,14 +113,13 @@ def report(
     Raises
     ------
     ValueError
-        A favourable outcome that is not known, lengths that differ, a criterion that needs labels
-        without any, a model without `X`, scores without `threshold`, and what
-        :func:`fairconstrained.metrics.certify` refuses.
+        If the favourable outcome is not known, lengths differ, a criterion lacks labels, a model
+        lacks `X`, scores lack a `threshold`, or :func:`fairconstrained.metrics.certify` raises it.
 
     Notes
     -----
-    Rates have Wilson's intervals, differences and ratios those of
-    :func:`fairconstrained.metrics.confidence_interval`, and certificates are those of
+    Rates have Wilson's intervals, differences and ratios have intervals of
+    :func:`fairconstrained.metrics.confidence_interval`, and certificates come from
     :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups, also
     within a label, that ``fit`` would leave out (at a slack of 0.05 if none is given) are listed
     but not compared: the answer names them. It also names groups and labels without rows that

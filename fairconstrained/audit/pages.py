@@ -48,15 +48,15 @@ class Audit:
     question : str
         One sentence.
     verdict : {"kept", "not kept", "not proved", "not asked"}
-        "kept" also holds for the population, with the confidence; "not proved" holds on these rows
-        only, or nothing can be compared by one of the attributes, or nobody or everybody is
-        granted; "not asked": no slack.
+        "kept": also for the population, with the confidence. "not proved": the criterion is kept on
+        these rows only, or nothing can be compared by one of the attributes, or all rows have the
+        same decision. "not asked": there is no slack.
     headline : str
         The answer in at most 25 words.
     answer : str
-        The headline, and what else belongs to it.
+        The headline and further sentences, such as a bound for future cases.
     findings : list of str
-        What a reader must know first.
+        Sentences that a reader has to know first.
     outcomes : dict
         For decision, label and earlier decision: the column, its favourable outcome, and the rows
         and the meaning of each value.
@@ -65,8 +65,8 @@ class Audit:
         each stratum.
     differences, ratios : list of dict
         Largest minus smallest rate, and smallest divided by largest; ratios also of each group.
-        ``before`` is the value of the earlier decisions, ``standing`` that of fits and metrics,
-        where rows of known group stand for all rows of their label.
+        ``before`` is the value of earlier decisions, and ``standing`` the value in fits and
+        metrics, where rows of known group represent all rows of their label.
     calibration : list of dict
         Mean score and rate of favourable labels by group and fifth of the scores.
     changes : list of dict

@@ -42,7 +42,7 @@ class Grouping(NamedTuple):
     groups: list[str]
     ranked: bool = False  # whether the groups have an order, as ages have
     others: Mapping[str, Array] = MappingProxyType({})  # the rows in no group, by the reason
-    noun: str = "group"  # what each of the groups is called
+    noun: str = "group"  # the word for each of the groups
 
     @property
     def listed(self) -> Grouping:

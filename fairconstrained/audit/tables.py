@@ -41,7 +41,7 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
     frame = file.frame
     bare_names = [str(name).strip() for name in frame.columns]
     refuse_twice(bare_names, columns, file.name)
-    count = Counter(bare_names)  # others than those asked for, such as "age" and "age ", stay apart
+    count = Counter(bare_names)  # other columns, such as "age" and "age ", stay apart
     frame.columns = [
         bare if count[bare] == 1 else str(name)
         for bare, name in zip(bare_names, frame.columns, strict=True)

@@ -132,10 +132,10 @@ def as_tensor(matrix: Any, like: Tensor) -> Tensor:
 class AffineMap:
     r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    R gives rates, which are few. C combines them, often pair by pair. As counts never change, the
-    matrices are built once. Estimates from any number of draws then take one sum by parts and one
-    product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
-    overhead of small operations.
+    R computes rates, which are few. C combines them, often pair by pair. As counts never change,
+    the matrices are built once. Estimates from any number of draws then take one sum by parts and
+    one product, and their gradients one product and one look-up: a step on a mini-batch is mostly
+    the overhead of small operations.
 
     `combinations` are the diagonal blocks of C, `rates` is R, a scipy matrix, and `offset` is b,
     with the dtype and device of tables of this `shape`. The product of C and R is precomputed if it

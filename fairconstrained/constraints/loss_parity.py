@@ -35,14 +35,14 @@ class LossParity(Parity):
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
     within : {"all", "positive", "labels"}, default="all"
-        Compare over all samples, over those of the positive label, or within each label.
+        Compare over all samples, over samples of the positive label, or within each label.
     loss : {"log", "brier"}, default="log"
         The loss that is compared.
     reference, attributes
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The favourable label: needed of two that are words, if losses are compared within it.
-        Default: 1 of 0 and 1, True; of several labels every one but the first in sorted order.
+        The favourable label, required for two labels that are words if losses are compared within
+        it. Default: 1 of 0 and 1, True; of several labels every one but the first in sorted order.
 
     Examples
     --------

@@ -268,7 +268,7 @@ class Stack(MomentConstraint):
                 return None
             known.append(block)
         for block, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
-            # The member's entry for each of the table's; if none, its last, with coefficients 0.
+            # The member's entry for each entry of the table; else its last, with coefficients 0.
             entry = np.full(shape, block.rates.shape[1] - 1)
             first = part.numpy()[:, None] * block.n_columns
             entry[:, columns] = first + np.arange(block.n_columns)

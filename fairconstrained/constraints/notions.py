@@ -273,7 +273,7 @@ class Cap(EventNotion):
         limit: Any = slack if self.max is None else self.max
         caps = [limit]
         if isinstance(limit, Mapping):
-            # A cap for a group that is not there is more likely a mistyped label than a wish.
+            # A cap for an unknown group is more likely a mistyped label than intended.
             if not self.per_group or set(limit) != set(space.groups):
                 raise ValueError(
                     f"{type(self).__name__}.max must have a cap for each of the groups "

@@ -138,9 +138,9 @@ class PartialRates(WithinIntervals):
         \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
         \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
 
-    Hard values are those of G. Where both rates are outside their intervals, G is flat and a
-    violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
-    correct its bias.
+    Hard values use G itself. Where both rates are outside their intervals, G is flat and a violated
+    constraint has no gradient. The leak adds one. Solvers that follow the hard values correct its
+    bias.
 
     With :class:`Above` a row adds to one column for each threshold. With :class:`ScoreBins` it adds
     1 in all to the table for any number of thresholds, as private training needs. Paper: no leak.
@@ -285,7 +285,7 @@ class PartialDistributions(WithinIntervals):
     :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
     :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
     :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq} - r_q(\theta_c)) / L_q` for all c
-    and q are those of problem (15) of the paper, with p = a, in units of the gap.
+    and q are the constraints of problem (15) of the paper, with p = a, in units of the gap.
 
     Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
     of (c, q) is the maximum over these thresholds of twice the distance by which part q is above

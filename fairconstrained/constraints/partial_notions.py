@@ -166,8 +166,8 @@ class PartialEqualOpportunity(PartialDemographicParity):
     Parameters
     ----------
     pos_label : label, optional
-        The positive label; default: the second in sorted order. Scores are those of the second
-        label in any case, and ranks count from their top.
+        The positive label; default: the second in sorted order. In any case scores are for the
+        second label, and ranks count from their top.
 
     Examples
     --------

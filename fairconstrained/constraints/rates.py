@@ -47,8 +47,8 @@ class DemographicParity(notions.ParityOfClass):
         their intersections. A row that lacks one of them is still compared by the other, and is of
         unknown group where they are crossed (and in private fits, whose groups are public).
     temperature : float, default=1.0
-        Sharpness of the soft rates, which replace predicted labels in training: class
-        probabilities are those of `temperature` times the scores. Solvers increase it if predicted
+        Sharpness of the soft rates, which replace predicted labels in training: they are means of
+        the class probabilities of `temperature` times the scores. Solvers increase it if predicted
         labels do not follow the soft rates.
     pos_label : label, optional
         The favourable class, whose rates are compared; default: 1 of 0 and 1, True, the last of
@@ -159,7 +159,7 @@ class FalseNegativeRate(notions.CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c \mid y = c)`.
 
     Paper (RaCO-DP, equation 17): :math:`P(\hat y = c \mid y \neq c)`, which is a class's false
-    positive rate; here: what its words define.
+    positive rate; here: the rate that the paper's words define.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class RejectionRate(notions.CapOfClass):
     In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
     often than the floor says, which may be its rate without the parity criterion.
 
-    It bounds rates and not persons: some who were accepted may be refused while others are accepted
-    in their place. Nor does it say that those who are accepted in addition are better off.
+    It bounds rates, not decisions about people: some who were accepted may be refused while others
+    are accepted in their place. Nor does it say that people accepted in addition are better off.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class RejectionRate(notions.CapOfClass):
 
     Examples
     --------
-    Parity takes the outcome from one group; with the floor it gives it to the other:
+    Parity alone takes the outcome from one group; with a floor it grants more to the other:
 
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import DemographicParity, RejectionRate
@@ -258,9 +258,8 @@ class ExpectedCost(notions.Cap):
     balanced accuracy of at least 0.8. A floor under a mean utility u is a cap on the cost
     :math:`\max u - u`.
 
-    It is a mean over everybody, or with `per_group` over each group, and says nothing about who
-    bears the costs. That costs are the same for all people of one outcome is an assumption of
-    yours.
+    It is a mean over all rows, or with `per_group` over each group, and says nothing about who
+    bears the costs. It is your assumption that costs are equal for all people with one outcome.
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ class SplineBins(Fractions):
     their second derivatives are continuous, as Newton steps and L-BFGS require. Only four weights
     of a row are nonzero, so the cost of a table hardly depends on the number of bins.
 
-    Squashing gives scores near zero a fine resolution and every score a slope: features with heavy
-    tails give some log odds beyond 8.
+    With squashing, scores near zero have a fine resolution and every score has a slope: features
+    with heavy tails lead to some log odds beyond 8.
     """
 
     n_columns: int

@@ -65,8 +65,8 @@ class _ScoreDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            If it is a pipeline, its last step gives the interval and tells whether scores depend on
-            the sensitive features.
+            If it is a pipeline, its last step says which interval it has, and whether scores depend
+            on the sensitive features.
         X : array-like of shape (n_samples, n_features)
         sensitive_features, interval, **kwargs
             As in :meth:`from_predictions`; the interval is by default the estimator's own, if it

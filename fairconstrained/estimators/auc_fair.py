@@ -50,7 +50,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     Parameters
     ----------
     constraint : str or AUCParity object, default="group_auc"
-        - ``"group_auc"``: the scores of one group against those of another, compared with AUC 1/2;
+        - ``"group_auc"``: the scores of one group against another group's, compared with AUC 1/2;
         - ``"inter_group"``: positives of g against negatives of h, and the other way round;
         - ``"intra_group"``: positives against negatives within g, and within h;
         - ``"positive_equality_gap"``, ``"negative_equality_gap"``: positives (negatives) of a group

@@ -46,8 +46,8 @@ class DPFermiClassifier(PrivateFairClassifier):
     with rates from mean class probabilities. The penalty is the exponential Renyi mutual
     information (chi-square) of prediction and group, which is zero if and only if they are
     independent. For equalized odds it is the mean over labels, weighted by their frequencies, of
-    the information within each label, and for equal opportunity that within the second (largest)
-    label. By default training is differentially private for the sensitive features.
+    the information within each label, and for equal opportunity the information within the second
+    (largest) label. By default training is differentially private for the sensitive features.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class DPFermiClassifier(PrivateFairClassifier):
     protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"
         Who is protected. "sensitive_features": replacing one row's sensitive features changes the
         probability of any outcome by at most a factor :math:`e^\epsilon`, up to ``delta``;
-        features, labels and weights are *public*. "record": so does a whole record in place of a
-        null record, which adds nothing, and "record_replacement": in place of any other record. The
-        number of rows, the classes and the names of the groups are public.
+        features, labels and weights are *public*. "record": the same holds for a whole record in
+        place of a null record, which adds nothing; "record_replacement": in place of any other
+        record. The number of rows, the classes and the names of the groups are public.
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.

@@ -34,8 +34,8 @@ class LossParityClassifier(FairClassifier):
     ----------
     constraint : str, LossParity object, or list of them, default="loss_parity"
         ``"loss_parity"``, ``"equal_opportunity"`` or ``"equalized_odds"`` compare mean losses over
-        all samples, over those of the positive label (with more than two labels, of every label but
-        the first), or within each label. An object may compare a loss that differs from `loss`.
+        all samples, over samples of the positive label (with more than two labels, of every label
+        but the first), or within each label. An object may compare a loss that differs from `loss`.
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
     margin : float, default=0.0

@@ -59,8 +59,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Train with (epsilon, delta)-differential privacy (extra ``privacy``): a change of one record
         (see `protect`) changes the probability of any outcome of ``fit`` by at most a factor
         :math:`e^\epsilon`, up to ``delta``. The number of rows, the classes and the names of the
-        groups count as public. Categories of labels and groups that are pandas categoricals declare
-        what may occur; absent ones are treated like groups of too few samples. A
+        groups count as public. Labels and groups that are pandas categoricals declare all possible
+        values; absent values are treated like groups of too few samples. A
         :class:`fairconstrained.privacy.Budget` has its own `delta` and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
@@ -79,12 +79,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         penalises coefficients of these. Extremes may lie outside: a range that holds them would
         make all other values small, and small ones are lost in the noise. Rows should have norms of
         a few units, since large gradients are clipped. By default columns of numbers beyond 4 are
-        divided by powers of 4 that are released with a part of the budget.
+        divided by powers of 4, which are released with a part of the budget.
     costs : array-like of shape (n_classes, n_classes) or "balanced", optional
         Costs of at least 0 in place of errors, true label by predicted label, in the sorted order
         of the labels; "balanced": the mean over labels of the error rate within each. The log loss
         of a row is weighted by the cost of mistaking its label, and feasible points are compared by
-        their mean cost. Rates count all rows alike. `predict_proba` then gives probabilities
+        their mean cost. Rates count all rows alike. `predict_proba` then returns probabilities
         under the cost-weighted class frequencies. `history_` has costs as fractions of the largest.
         Must be None with `epsilon`. For a cap on the mean cost see
         :class:`~fairconstrained.constraints.ExpectedCost`.
@@ -104,7 +104,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         not matter: divided by the standard deviation, or by the range if there are two values. With
         more than two values, and no constraints, the linear model is
         ``make_pipeline(StandardScaler(), LogisticRegression(C=1 / (n * alpha)))``. `coef_` and
-        `intercept_` are those of the columns as given.
+        `intercept_` are in the units of X.
     max_iter : int, optional
         Largest number of iterations of the solver. By default it runs until it ends.
     tol : float, default=1e-4
@@ -112,13 +112,13 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     missing_sensitive : {"warn", "raise"}, default="warn"
         What to do without sensitive features, or where some of them are missing: warn and train, or
         raise. Without any there are no constraints between groups. Rows of unknown group train the
-        model; in constraints between groups the other rows of their label stand for them, except
+        model; in constraints between groups the other rows of their label represent them, except
         with `epsilon`. Constraints on all rows count them, too.
     min_group_size : "auto" or int, default="auto"
         Constraints leave out groups, or groups within a label, with fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
         few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
-        largest group. Private fits leave out groups that noise cannot tell from empty ones.
+        largest group. Private fits leave out groups that, given the noise, may be empty.
         Metrics, certificates and audits decide alike: :doc:`/guide/compared`.
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`. Returning True ends training.
@@ -145,20 +145,20 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The trained network, in evaluation mode.
     violation_ : float
         The value of the criterion, for predicted labels; nan if nothing is constrained. Of several
-        criteria: that of the one that exceeds its slack most. It is measured on the training rows,
+        criteria, the one that exceeds its slack most counts. It is measured on the training rows,
         and for a scikit-learn classifier as `model` out of fold: by copies that were not fitted to
         the row; for ``Boosting`` on the training rows that it holds out.
     training_violation_ : float
-        The same by the model that predicts, for all training rows. A wrapped classifier was fitted
-        to these, or to most of them, so that `violation_` says more about new ones.
+        The same value for the predictions of the final model on all training rows. A wrapped
+        classifier was fitted to most or all of them, so `violation_` says more about new rows.
     label_shares_ : ndarray of shape (n_classes,)
         The weighted share of the rows of `violation_` that are predicted to be of each class; for
         ``SingleFit`` by the head from which its classifier learns. Not of private fits.
     violations_ : dict
         The value of each criterion, by its name; nan if it has nothing to compare.
     feasible_ : bool
-        Whether ``violation_ <= slack``, to the last row, or the same of each of several criteria;
-        False where a criterion has nothing to compare.
+        Whether ``violation_ <= slack``, to the last row, for each criterion; False where a
+        criterion has nothing to compare.
     left_out_ : list of str
         The groups, or groups within a label, that are not compared, with their rows and the reason,
         and ratios of two rates that are zero, which do not exist.
@@ -166,9 +166,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The largest excess over a slack (negative if all are kept), and the error of this number:
         two standard deviations of the noise of a private fit, otherwise 0.
     multipliers_ : ndarray of shape (m,)
-        Lagrange multipliers: the rates at which the objective falls as each slack grows.
+        Lagrange multipliers: the rate at which the objective falls as each slack grows.
     constraints_ : list of str
-        Their constraints in words.
+        The constraint of each multiplier in words.
     residual_ : float
         KKT residual of the returned point; infinite if the targets of the solver never settled.
     n_iter_, converged_ : int, bool
@@ -177,7 +177,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Why training ended. If a baseline took the place of the result, it says so first.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multiplier (the
-        largest), time (s). For networks objective and error are those of rows held out.
+        largest), time (s). For networks objective and error are on rows held out.
     privacy_ : PrivacyGuarantee or None
         The guarantee of a private fit, and its releases. With ``epsilon`` the attributes above
         hold private estimates, and nan where nothing was released (objective, error).

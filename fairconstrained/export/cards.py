@@ -35,7 +35,7 @@ subgroups of these, about other criteria of fairness, or about rows of another p
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model card in sections. ``str`` gives Markdown.
+    """A model card in sections. ``str`` returns Markdown.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def trusted_types(model: Any) -> list[str]:
     """Return the names of this package's and scikit-learn's types in a fitted model, to be trusted.
 
     skops, and mlflow with it, reads a file only if every type in it is trusted, by itself or by
-    name. It trusts most of scikit-learn's types by itself; those of boosted trees it does not, as a
+    name. It trusts most of scikit-learn's types by itself, but not the types of boosted trees, as a
     file made up by an attacker could misuse them: read files from people you trust. Types of other
     packages are not in the list: look at them with ``skops.io.get_untrusted_types`` and decide.
 

@@ -1,7 +1,7 @@
 """ONNX graphs of fitted classifiers, through skl2onnx.
 
-Everything after the inputs is computed in double precision, as here, whatever the inputs are; a sum
-over boosted trees is rounded once to single precision.
+Everything after the inputs is computed in double precision, as in this package, for any type of
+inputs; a sum over boosted trees is rounded once to single precision.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _OTHER_ANSWERS = (KNeighborsClassifier, LinearDiscriminantAnalysis)
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """Return the ONNX graph of a fitted classifier of this package, or of a pipeline ending in one.
 
-    Its outputs are the predicted labels and the class probabilities. The graph of scikit-learn's
-    boosted trees from :class:`~fairconstrained.models.SingleFit` or
-    :class:`~fairconstrained.models.Boosting` is that of the booster inside. Converters of other
-    trees round thresholds to single precision: rows next to one may get another label.
+    Its outputs are the predicted labels and the class probabilities. For scikit-learn's boosted
+    trees from :class:`~fairconstrained.models.SingleFit` or
+    :class:`~fairconstrained.models.Boosting` it is the graph of the booster inside. Converters of
+    other trees round thresholds to single precision: rows next to one may get another label.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         skl2onnx converts. Modules of your own go through ``torch.onnx.export(clf.module_, ...)``.
     X : array-like or DataFrame of shape (n_samples, n_features)
         Some rows, for the types of the inputs: one for an array, and one for each column of a
-        DataFrame. Use float64: labels are then those of ``predict``, except for scores that equal
-        the threshold up to rounding. Words need a pipeline that encodes them.
+        DataFrame. Use float64: labels then agree with ``predict``, except for scores that equal the
+        threshold up to rounding. Words need a pipeline that encodes them.
     **options
         Options of ``skl2onnx.to_onnx``, such as ``target_opset``.
 

@@ -166,7 +166,7 @@ def encoded(
 
 def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> TrainingRows:
     """Return the rows with the labels and groups of all workers, whose settings must agree."""
-    # The columns of X are those that scikit-learn has noted on the estimator.
+    # scikit-learn has noted the columns of X on the estimator.
     names, start = getattr(estimator, "feature_names_in_", None), None
     if task.last is not None:  # a fingerprint of its parameters
         last = [task.last.get(name, ()) for name in ("coef_", "intercept_", "multipliers_")]
@@ -202,7 +202,7 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
 def plain(value: Any) -> Any:
     """Return parameters as plain values that workers can compare, or the names of their types."""
     if isinstance(value, (Number, str, type(None))):
-        return value if value == value else "nan"  # which is not equal to that of another worker
+        return value if value == value else "nan"  # nan is not equal to another worker's nan
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""Fits of one booster, each round of which is a step under the constraint."""
+"""Fits of one booster, whose rounds are steps under the constraint."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def solve(fit: Fit, problem: FairERM) -> Solved:
     if boosted.rounds is not None and iterate.excess > 0.0:
         shifted = along_offsets(problem, iterate)
         gained, left = (equal - float(one.hard[0]) for one in (iterate, shifted))
-        # Another intercept must keep nine tenths of what rounds gain over equal predictions.
+        # Another intercept must keep nine tenths of the rounds' gain over equal predictions.
         if left >= 0.9 * gained:
             boosted.cut(problem.model.attributes(shifted.x)["intercept_"])
             boosted.rounds.latest = 0, None  # the stored scores are no longer right

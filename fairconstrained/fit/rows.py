@@ -348,7 +348,7 @@ class Domains(NamedTuple):
 
     classes: list[Any] | None = None
     groups: list[Any] | None = None
-    unknown: bool = False  # whether there is a place for rows of unknown group
+    unknown: bool = False  # whether rows of unknown group are possible
 
     def widen(self, rows: TrainingRows) -> TrainingRows:
         """Return the rows with all labels and groups of the domains, whether or not they occur."""
