@@ -20,7 +20,7 @@ CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
 
 
 def as_numpy(values: Any) -> Any:
-    """Return tensors on any device as numpy arrays, and anything else as it is."""
+    """Return tensors on any device as numpy arrays, and anything else unchanged."""
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
@@ -131,7 +131,7 @@ def dtype_kind(values: Any) -> str:
 
 
 def is_number(value: Any, kind: type = Real) -> bool:
-    """Return whether a value is a number of this kind, and no boolean."""
+    """Return whether a value is a number of this kind, but not a boolean."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 

@@ -45,7 +45,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def ignoring(*categories: type[Warning]) -> Iterator[None]:
-    """Ignore warnings of these categories."""
+    """Ignore warnings of these categories inside the context."""
     with warnings.catch_warnings():
         for category in categories:
             warnings.simplefilter("ignore", category)

@@ -162,7 +162,7 @@ def report(
 
 @ignoring(InputWarning)  # notes say how values are spelled
 def audited(sample: Sample, question: Question) -> Audit:
-    """Return the audit of a sample, as the question asks."""
+    """Return the audit of a sample for a question."""
     if question.criterion != "demographic_parity" and sample.label is None:
         raise ValueError(
             f"y_true must hold labels for constraint={question.criterion!r}; got none."

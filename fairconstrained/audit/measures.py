@@ -148,7 +148,7 @@ def left_out(
 
 
 def without_ratio(counted: Counted, comparable: Compared, criterion: str) -> list[str]:
-    """List rates without a ratio, which are zero in all groups compared, if there are several."""
+    """List rates that are zero in all compared groups, if a criterion has several rates."""
     events = named_events(counted.sample, criterion)
     hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
     return [

@@ -406,7 +406,7 @@ class Unconstrained(MomentConstraint):
 
 
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
-    """Join constraints to one: a single one stays unchanged, and none have no values."""
+    """Join constraints to one; return a single one unchanged, and none as `Unconstrained`."""
     if not members:
         return Unconstrained(space)
     return members[0] if len(members) == 1 else Stack(space, members)

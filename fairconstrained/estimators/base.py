@@ -132,7 +132,7 @@ def _tear_down(estimator: Any) -> None:
 def watched_by_scikit_learn(
     estimator: Any, task: Task, inputs: FitInputs
 ) -> Iterator[Callable[..., object]]:
-    """Notify scikit-learn's callbacks of the begin and end of a fit; yield one for iterations.
+    """Notify scikit-learn's callbacks of the start and end of a fit; yield one for iterations.
 
     Callbacks get the user's rows, and the current model if they ask for it. In private fits they
     get neither: a monitor scores rows exactly, and no budget covers that.
@@ -322,7 +322,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 self.training_violation_ = problem.constraint.measure(hard[1:])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predicted labels, which may be weighted.
+        """Return the accuracy of the predicted labels, weighted if `sample_weight` is given.
 
         Parameters
         ----------

@@ -212,7 +212,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
-        """Return the accuracy of :meth:`predict` for labels `y`, which may be weighted."""
+        """Return the accuracy of :meth:`predict` for labels `y`, weighted if weights are given."""
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 

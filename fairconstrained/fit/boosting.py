@@ -161,7 +161,7 @@ def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
 
 
 def measured(task: Task, boosted: Boosted, problem: FairERM, scores: Tensor) -> Evaluation:
-    """Return loss, error and violations, with the margin, on the rows held out of all scores."""
+    """Return loss, error and violations on the rows held out, with the margin, by all scores."""
     none, scores = scores.new_zeros(0), scores.index_select(0, boosted.held)
     soft = problem.risk.soft(scores, problem.data.y, problem.data.weight)
     hard = problem.hard(scores, none)

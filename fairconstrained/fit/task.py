@@ -145,7 +145,7 @@ def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
-    """The checked parameters of one fit, and the functions that do it.
+    """The checked parameters of one fit, and the functions that carry it out.
 
     Estimators choose each function by itself: `read` the rows, `learn` the columns of the model,
     `pose` a problem on them, `solve` it, and return the `attributes` of the trained model.
