@@ -213,7 +213,7 @@ def with_rows(codes: Array, labels: Array) -> tuple[Array, Array, tuple[Any, ...
 
 
 def weightless_everywhere(parts: Iterable[tuple[Any, ...]], groups: Array) -> tuple[Any, ...]:
-    """Return the groups whose rows weigh zero in some part of the rows, and that have no others."""
+    """Return the groups that weigh zero in some part of the rows, and have a weight in no part."""
     left = set(groups.tolist())
     return tuple(group for group in dict.fromkeys(chain(*parts)) if group not in left)
 
