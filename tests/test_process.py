@@ -49,13 +49,17 @@ def scores(_):
 
 def test_networks_fitted_in_threads_are_those_of_a_lone_fit(two_threads):
     """Initial weights and dropout come from torch's global generator, of which there is one."""
+    state, of_numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     alone, before = scores(None), limits()
-    state = torch.get_rng_state()
     with ThreadPoolExecutor(4) as pool:
         for together in pool.map(scores, range(3)):
             np.testing.assert_array_equal(together, alone)
     assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], of_numpy)  # noqa: NPY002
     assert limits() == before
+    assert before[0] == 2
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
 
 
 def test_a_private_fit_does_not_depend_on_the_number_of_threads(two_threads):

@@ -17,6 +17,8 @@ from torch import nn
 
 import fairconstrained as fc
 from fairconstrained.constraints import (
+    PARTIAL,
+    PARTIAL_PRIVATE,
     AUCParity,
     DemographicParity,
     FalseNegativeRate,
@@ -233,7 +235,11 @@ REFUSED = {
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
         ({"constraint": PartialDemographicParity(threshold=np.inf)}, "threshold must be a"),
         ({"group_features": "yes"}, "group_features must be True or False"),
-        ({"constraint": "rank_parity", **PRIVATE}, "epsilon must be None with group_auc and rank_"),
+        *(
+            ({"constraint": of, **PRIVATE}, "epsilon must be None with group_auc and rank_parity")
+            for name in sorted(PARTIAL.keys() - PARTIAL_PRIVATE.keys())
+            for of in (name, PARTIAL[name]())
+        ),
         ({"group_features": True}, "the group of every row", SHARES),
         ({}, "PartialParityClassifier takes groups or", RECORDED),
         ({"interval": "auto", **PRIVATE}, "epsilon must be None with"),

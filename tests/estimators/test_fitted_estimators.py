@@ -80,21 +80,6 @@ def test_the_seed_alone_decides():
     assert (scores(generator, 5) != scores(generator, 5)).any()  # it moves on, as elsewhere
 
 
-def test_a_fit_leaves_global_state_alone():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        before = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
-        short_fit(Network).predict(table()[0])
-        assert (torch.get_rng_state() == before[0]).all()
-        assert (np.random.get_state()[1] == before[1][1]).all()  # noqa: NPY002
-        assert torch.get_num_threads() == 2
-        assert torch.get_default_dtype() == torch.float32
-        assert torch.is_grad_enabled()
-    finally:
-        torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
 def test_a_warm_start_goes_on_from_the_last_network():
     """A first iterate near the end of the last fit, where a cold one is near its start."""

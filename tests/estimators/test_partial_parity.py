@@ -252,14 +252,6 @@ def test_advice_on_equal_scores_names_no_slack_that_allows_every_gap():
         clf.fit(X, y, sensitive_features=group)
 
 
-@pytest.mark.parametrize("name", sorted(PARTIAL.keys() - PARTIAL_PRIVATE.keys()))
-def test_criteria_without_a_private_version_are_refused_by_name_and_as_objects(name):
-    X, y, group = table()
-    for constraint in (name, PARTIAL[name]()):
-        with pytest.raises(ValueError, match="epsilon must be None with group_auc and rank_par"):
-            PartialParityClassifier(constraint, epsilon=1.0).fit(X, y, sensitive_features=group)
-
-
 def test_tied_scores_are_fair():
     _, y, group = table()
     for constraint in PARTIAL_METRICS:

@@ -40,7 +40,7 @@ from fairconstrained.model_selection import (
     SensitiveColumnsClassifier,
 )
 from fairconstrained.privacy import Budget, mechanisms
-from fairconstrained.solvers import DPFERMI, DPSGDA
+from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE, Means, errors_of, fitted, words_of
 from tests.helpers.releases import answered_by
@@ -292,13 +292,13 @@ def test_a_sum_without_noise_is_not_released():
     assert not mechanisms.with_gaussian_noise(0.0 * total, 0.0, rng).any()
     with pytest.raises(RuntimeError, match="without noise"):
         mechanisms.with_gaussian_noise(total, 0.0, rng)
-    steps = DPFERMI(n_steps=2, batch_size=100)
-    penalties = (0.0, 1e-300, 1e-12)  # of which the last is as good as none
-    fits = [fc.DPFermiClassifier(penalty=p, solver=steps, random_state=0) for p in penalties]
-    free, *others = map(fitted, fits)
-    assert free.privacy_.epsilon <= 1.0
-    for other in others:
-        np.testing.assert_array_equal(other.coef_, free.coef_)
+    for steps in (DPFERMI(n_steps=2, batch_size=100), NoisyTables(n_steps=2, batch_size=100)):
+        clf = fc.DPFermiClassifier(solver=steps, random_state=0)
+        penalties = (0.0, 5e-324, 1e-300, 1e-12)  # of which the last is as good as none
+        free, *others = (fitted(clone(clf).set_params(penalty=p)) for p in penalties)
+        assert free.privacy_.epsilon <= 1.0
+        for other in others:
+            np.testing.assert_array_equal(other.coef_, free.coef_)
 
 
 @pytest.mark.slow
