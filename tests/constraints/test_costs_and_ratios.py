@@ -25,7 +25,6 @@ from fairconstrained.groups import GroupProbabilities, RecordedGroups
 from fairconstrained.losses import hard_classes
 from fairconstrained.metrics import certify, demographic_parity_difference, expected_cost
 from fairconstrained.metrics.bounds import SHORTFALL
-from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.monitoring import FairnessMonitor
 from fairconstrained.solvers import Iterate, Solver
 from tests.helpers.fits import FORGIVEN, METRIC_OF, fitted, table
@@ -338,17 +337,6 @@ def test_the_statement_says_what_is_bounded():
     assert "exact test of the ratio" in " ".join(said.split())
 
 
-@pytest.mark.slow
-def test_certified_classifiers_take_the_ratio():
-    data = table(n=4000)
-    model = RateConstrainedClassifier(DemographicParity(ratio=0.7))
-    clf = CertifiedClassifier(model, random_state=0)
-    clf.fit(data[0], data[1], sensitive_features=data[2])
-    assert clf.certified_
-    assert clf.certificate_.slack == pytest.approx(0.3)
-    np.testing.assert_allclose(clf.candidates_["constraint__ratio"][:2], [0.97, 0.91])
-
-
 OMISSION = metrics.false_omission_rate_difference, metrics.false_omission_rate_ratio
 METRICS = {
     PredictiveParity: (metrics.predictive_parity_difference, metrics.predictive_parity_ratio),
@@ -433,22 +421,6 @@ def test_margins_and_ratios(notion):
     gap, ratio = (m(y, clf.predict(X), sensitive_features=group) for m in METRICS[type(notion)])
     assert clf.feasible_
     assert ratio >= 0.95 if notion.ratio else gap <= 0.05 + FORGIVEN
-
-
-@every_notion
-def test_certificates_are_of_binomials_given_the_prediction(notion):
-    """Rows of each rate are those with the prediction; bounds shrink as their root."""
-    rng = np.random.default_rng(0)
-    uppers = []
-    for n in (1000, 16_000):
-        y, group = rng.integers(2, size=n), rng.integers(2, size=n)
-        predicted = np.where(rng.random(n) < 0.6 + 0.1 * group, y, 1 - y)
-        given = {"y_true": y, "y_pred": predicted, "sensitive_features": group}
-        found = certify(**given, constraint=notion(slack=0.5))
-        gap = METRICS[notion][0](y, predicted, sensitive_features=group)
-        assert found.estimate == pytest.approx(gap)
-        uppers.append(found.upper - found.estimate)
-    assert 0 < uppers[1] < 0.4 * uppers[0]
 
 
 TWO = np.array([[0.9, 0.1], [0.2, 0.8]])

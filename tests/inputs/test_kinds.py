@@ -331,21 +331,6 @@ def test_whole_numbers_have_one_name(kind):
     assert [row["group"] for row in monitor.rates_] == names
 
 
-def test_lazy_columns_beside_an_array():
-    """Who splits rows computes a column of dask first."""
-    y, groups = (in_partitions(pd.Series(values)) for values in (Y, GROUP))
-    whole = CertifiedClassifier(RateConstrainedClassifier(slack=0.5), random_state=0)
-    lazy = clone(whole).fit(X, y, sensitive_features=groups)
-    whole.fit(X, Y, sensitive_features=GROUP)
-    assert str(lazy.certificate_) == str(whole.certificate_)
-    vary = {"param_name": "slack", "param_range": [0.5], "cv": 2}
-    curves = [
-        tradeoff_curve(RateConstrainedClassifier(max_iter=2), X, a, sensitive_features=b, **vary)
-        for a, b in ((y, groups), (Y, GROUP))
-    ]
-    assert curves[0]["mean_test_dp"].tolist() == curves[1]["mean_test_dp"].tolist()
-
-
 @pytest.mark.parametrize("kind", ["categories", pl.Series, "Int64"])
 def test_large_integers_stay_apart_beside_missing_ones(kind):
     """Floats, which a missing value would make of them, cannot tell them apart."""
@@ -376,23 +361,28 @@ def test_declared_days_are_the_days_of_the_rows():
         assert certify(**rows, constraint="demographic_parity", slack=0.9).estimate < 0.2
 
 
+TEXTS = np.where(GROUP == 1, "f", "m")
+
+
 @pytest.mark.parametrize(
-    "groups",
+    "columns",
     [
-        pd.Series(np.where(GROUP == 1, "f", "m"), dtype="string").array,
-        pd.Index(np.where(GROUP == 1, "f", "m")),
-        pl.LazyFrame({"sex": np.where(GROUP == 1, "f", "m")}),
+        lambda: (Y, pd.Series(TEXTS, dtype="string").array),
+        lambda: (Y, pd.Index(TEXTS)),
+        lambda: (Y, pl.LazyFrame({"sex": TEXTS})),
+        lambda: (in_partitions(pd.Series(Y)), in_partitions(pd.Series(TEXTS))),
     ],
 )
-def test_columns_that_scikit_learn_cannot_split_are_split(groups):
-    clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.5), random_state=0)
-    texts = np.where(GROUP == 1, "f", "m")
-    whole = str(clone(clf).fit(X, Y, sensitive_features=texts).certificate_)
-    assert str(clf.fit(X, Y, sensitive_features=groups).certificate_) == whole
+def test_columns_that_scikit_learn_cannot_split_are_split(columns):
+    y, groups = columns()
+    clf = RateConstrainedClassifier(slack=0.5, max_iter=2)
+    clf = CertifiedClassifier(clf, candidates={"slack": [0.5]}, random_state=0)
+    whole = str(clone(clf).fit(X, Y, sensitive_features=TEXTS).certificate_)
+    assert str(clf.fit(X, y, sensitive_features=groups).certificate_) == whole
     vary = {"param_name": "slack", "param_range": [0.5], "cv": 2}
     curves = [
-        tradeoff_curve(clf.estimator, X, Y, sensitive_features=given, **vary)["mean_test_dp"]
-        for given in (groups, texts)
+        tradeoff_curve(clf.estimator, X, a, sensitive_features=b, **vary)["mean_test_dp"]
+        for a, b in ((y, groups), (Y, TEXTS))
     ]
     assert curves[0].tolist() == curves[1].tolist()
 

@@ -37,7 +37,7 @@ INSIDE = {"interval": (0.1, 0.7)}
 NOTIONS = [
     ("demographic_parity", metrics.demographic_parity_difference, {}),
     ("equalized_odds", metrics.equalized_odds_difference, {}),
-    ("error_rate_parity", metrics.error_rate_difference, {}),
+    ("predictive_parity", metrics.predictive_parity_difference, {}),
     ("false_negative_rate", metrics.false_negative_rate, {}),
     ("false_positive_rate", metrics.false_positive_rate, {}),
     ("rejection_rate", metrics.rejection_rate, {}),
