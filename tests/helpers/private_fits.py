@@ -13,7 +13,7 @@ from torch import nn
 import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Posteriors
-from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
+from fairconstrained.solvers import DPFERMI, DPSGDA, LabelRounds, NoisyTables, ReleasedMoments
 
 DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
 OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
@@ -50,9 +50,14 @@ PRIVATE = {
     ),
     "rates, groups": fc.RateConstrainedClassifier(**SECRET_GROUPS),
     "rates, groups, frozen": fc.RateConstrainedClassifier(
-        "equalized_odds", model=Posteriors(Remembers(), OF_GROUP), **SECRET_GROUPS
+        "equalized_odds",
+        model=Posteriors(Remembers(), OF_GROUP),
+        solver=ReleasedMoments(n_rounds=1),
+        **SECRET_GROUPS,
     ),
-    "penalty, groups": fc.DPFermiClassifier(random_state=0),
+    "penalty, groups": fc.DPFermiClassifier(
+        solver=ReleasedMoments(n_rounds=2, inner=LabelRounds(rounds=1)), random_state=0
+    ),
     "penalty, groups by steps": fc.DPFermiClassifier(
         solver=DPFERMI(n_steps=4, batch_size=400), random_state=0
     ),

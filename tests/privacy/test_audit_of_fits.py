@@ -73,7 +73,8 @@ def with_canary(entries, group):
 def fit(name, unit, rows, part=slice(None), within=clone):
     """A fit, on all rows or on the part of one of several workers, and the text of its warnings."""
     clf = copy.deepcopy(PRIVATE[name])  # frozen models are not cloned
-    clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
+    solver = ALL_ROWS.get(type(clf.solver), clf.solver)
+    clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=solver)
     clf, (X, groups, *labels) = within(clf), rows
     y = labels[0] if labels else DATA.target[: X.shape[0]]
     with warnings.catch_warnings(record=True, action="always") as caught:
