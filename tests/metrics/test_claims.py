@@ -77,8 +77,9 @@ def test_a_label_that_nobody_has_is_part_of_equal_rates_of_predictions():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constraint", ["equal_opportunity", "equalized_odds"])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("constraint", "n_groups"), [("equal_opportunity", 2), ("equalized_odds", 3)]
+)
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 def test_few_certificates_are_wrong_about_a_rare_label(constraint, n_groups):
     """Of 400 draws in which some 6 of 1,000 rows have it; it is never found in group 1."""

@@ -1,6 +1,7 @@
 """Bets are fair if the rule is just kept: then no evidence is expected, whatever came before."""
 
 import copy
+import functools
 from itertools import product
 
 import numpy as np
@@ -36,17 +37,29 @@ AT_THE_LIMIT = {
 MOVING = np.array([0.2, 0.8, 0.3, 0.7, 0.5, 0.15, 0.4, 0.85])
 
 
+@functools.cache
+def windows(size):
+    """All groups of the rows of a window, and the cells of all outcomes of each, in their order."""
+    comparison, every = Comparison(Bets.on(gap_payoffs(0.1))), all_of(size)
+    return [
+        (groups, [comparison.windows(hits, groups, range(size)) for hits in every])
+        for groups in every > 0
+    ]
+
+
+def all_of(size):
+    return np.array(list(product((0, 1), repeat=size)), dtype=np.int8)
+
+
 def mean_growth(payoffs, claim, share, first, second, size=WINDOW):
     """Expected growth of each bet in a window whose row t is of the first group with share_t."""
     share, first, second = (np.resize(values, size) for values in (share, first, second))
-    comparison, total = Comparison(Bets.on(payoffs(0.1))), 0.0
-    growth = np.exp(comparison.bets.growth).reshape(len(comparison.counts), 2, -1)[:, claim]
-    members, hits = (np.array(list(product((0, 1), repeat=size)), dtype=np.int8) for _ in range(2))
-    for groups in members > 0:
+    bets, hits, total = Bets.on(payoffs(0.1)), all_of(size), 0.0
+    growth = np.exp(bets.growth).reshape(len(bets.growth), 2, -1)[:, claim]
+    for groups, cells in windows(size):
         rates = np.where(groups, first, second)
         chance = np.prod(np.where(groups, share, 1 - share))
         likely = np.prod(np.where(hits, rates, 1 - rates), axis=1)
-        cells = [comparison.windows(some, groups, range(size)) for some in hits]
         won = [growth[one].prod(axis=0) for one in cells]
         total += chance * (likely @ np.array(won))
     return total

@@ -178,7 +178,7 @@ def test_small_groups_are_compared_at_the_same_time_too():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(METRIC_OF) - {"loss_parity"} - set(CAPS)))
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "predictive_parity"])
 def test_false_alarms_are_rare_under_seasons_of_everything(name):
     """Of 60 streams 5 % may ring: nine or more have a chance below 1e-3."""
     season, alarms = np.sin(2 * np.pi * np.arange(6000) / 700), 0
