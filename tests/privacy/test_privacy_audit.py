@@ -137,6 +137,7 @@ def test_an_audit_stays_below_the_claim(kind, least):
     ],
 )
 def test_the_audit_sees_what_is_broken(broken, monkeypatch):
+    monkeypatch.setitem(globals(), "N_SAMPLES", 1500)
     broken(monkeypatch)
     audited, claimed = bound()
     assert audited > claimed
