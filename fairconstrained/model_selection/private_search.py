@@ -20,6 +20,7 @@ from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import check_number, rows_of
 from fairconstrained.exceptions import (
+    InputWarning,
     MissingSensitiveFeaturesWarning,
     PrivacyWarning,
     ignoring,
@@ -37,7 +38,11 @@ from fairconstrained.privacy.accounting import (
     Unit,
     check_budget,
 )
-from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
+from fairconstrained.privacy.callers import (
+    refuse_steps_with_groups,
+    steps_before,
+    warn_of_learning_steps,
+)
 from fairconstrained.privacy.plans import MOST_EPSILON, privacy_guarantee
 
 # The search for the budget of a fit ends when the fits together spend this share of the total.
@@ -182,7 +187,7 @@ class PrivateGridSearch(DelegatingClassifier):
         part = _private_part(self.estimator)
         unit = part.epsilon.unit if isinstance(part.epsilon, Budget) else part.protect
         planned, models = self._planned(candidates, len(train), unit)
-        _check_steps(models)
+        _check_steps(models, unit)
         choice = (_CHOICE,) if _NOISE[unit] else ()  # where it is no release, it needs no noise
         if choice and self.random_state is not None:
             warn_caller(
@@ -203,8 +208,7 @@ class PrivateGridSearch(DelegatingClassifier):
                 ignoring(MissingSensitiveFeaturesWarning),  # it was said of all rows
             ):
                 for model in models:
-                    X_train, y_train, groups = part_of(train)
-                    model.fit(X_train, y_train, **groups)
+                    _fit(model, *part_of(train))
             X_held, y_held, _ = part_of(held_out)
             # Warnings depend on single entries.
             with np.errstate(all="ignore"), ignoring(Warning):
@@ -355,10 +359,13 @@ def _key(estimator: Any) -> str:
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
-def _check_steps(candidates: list[Any]) -> None:
-    """Refuse steps that request the groups; warn of noise that all fits share."""
-    for model in candidates:
-        refuse_steps_with_groups(steps_before(model) if isinstance(model, Pipeline) else ())
+def _check_steps(candidates: list[Any], unit: Unit) -> None:
+    """Refuse steps that request the groups; warn of those that learn, and of noise in common."""
+    pipelines = [model for model in candidates if isinstance(model, Pipeline)]
+    steps = [step for pipeline in pipelines for step in steps_before(pipeline)]
+    refuse_steps_with_groups(steps)
+    if unit != "sensitive_features":
+        warn_of_learning_steps(steps)
     if any(_private_part(model).random_state is not None for model in candidates):
         warn_caller(
             "The fits of this search are seeded (random_state): they are not independent, "
@@ -366,6 +373,16 @@ def _check_steps(candidates: list[Any]) -> None:
             "not hold. Use random_state=None.",
             PrivacyWarning,
         )
+
+
+def _fit(model: Any, X: Any, y: Any, groups: dict[str, Any]) -> None:
+    """Fit a candidate; warnings of its steps depend on single entries."""
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        steps = model[:-1]
+        with np.errstate(all="ignore"), ignoring(Warning):
+            X = steps.fit_transform(X, y)
+        model.steps[:-1] = steps.steps
+    _private_part(model).fit(X, y, **groups)
 
 
 def _check_rows(
@@ -396,7 +413,8 @@ def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.i
     """Return a function that selects rows, which know all labels, groups and gaps of the whole."""
     groups, values, classes = sensitive_features, y, None
     if groups is not None and categories(groups, "sensitive_features") is None:
-        groups = GroupsOfAll(groups)
+        with ignoring(InputWarning):  # of times in rows without a group, which are protected
+            groups = GroupsOfAll(groups)
     if categories(y, "y") is None:
         values = column_or_1d(plain_labels(y))
         classes = np.unique(values)

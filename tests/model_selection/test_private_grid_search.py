@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
@@ -326,6 +327,17 @@ def test_what_steps_say_of_protected_rows_is_not_quoted(monkeypatch):
     said = fails_before_any_release(monkeypatch, clf=clf, rows=rows)
     assert "ValueError" in said
     assert "diagnosis" not in said
+
+
+@quiet
+def test_steps_do_not_warn_of_single_entries():
+    coded = pd.DataFrame({"city": np.where(FIRST, "a", "b"), "age": X[:, 0]})
+    encoder = OneHotEncoder(handle_unknown="warn", sparse_output=False)
+    public = make_column_transformer((encoder, ["city"]), remainder="passthrough").fit(coded)
+    clf = make_pipeline(FrozenEstimator(public), RATES)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Found unknown categories")
+        search(clf, rows=coded.assign(city=changed(coded["city"].to_numpy(), 0, "c")))
 
 
 @quiet
