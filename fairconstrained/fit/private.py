@@ -110,6 +110,7 @@ def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> Tra
     # What numpy and scikit-learn warn of depends on single entries and labels.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")
+        warnings.filterwarnings("ignore", ".* has times with nanoseconds")
         with workers.agreeing():
             check_inputs(task, inputs)
             domains = declared_domains(inputs.y, inputs.sensitive_features)

@@ -36,7 +36,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_weights
-from fairconstrained.inputs.values import Description, described, listed, warn_of_values
+from fairconstrained.inputs.values import Description, described, listed, to_array, warn_of_values
 from fairconstrained.models.specification import Specification
 
 # Samples per group: columns with fewer hold names or numbers rather than groups.
@@ -374,7 +374,7 @@ def declared_domains(y: Any, sensitive_features: Any) -> Domains:
 def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:
     """Recode labels by their places in a domain; return the codes and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
-    places = [place[label] for label in labels.tolist()]
+    places = [place[label] for label in to_array(labels, "labels").tolist()]
     array = np.empty(len(domain), dtype=object)  # np.array would make a table of tuples
     array[:] = domain
     return recoded(codes, places), array if isinstance(domain[0], tuple) else np.array(domain)

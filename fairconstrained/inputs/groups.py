@@ -260,6 +260,8 @@ def categories(values: Any, name: str) -> list[Any] | None:
         columns = list(values.values())
     elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
         columns = [values[name] for name in values.columns]
+    elif hasattr(values, "get_columns"):  # of polars
+        columns = values.get_columns()
     declared: list[Any] = list(map(declared_values, columns))
     missing = [values is None for values in declared]
     if all(missing):

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -158,9 +159,14 @@ def test_columns_declare_their_values_which_are_crossed():
     for columns, names in (
         ({"one": declared}, ["a", "b", "c"]),
         (pd.DataFrame({"one": declared, "two": declared}), [(i, j) for i in "abc" for j in "abc"]),
+        (pl.DataFrame({"one": pl.Series(SEX, dtype=pl.Enum(["b", "a", "c"]))}), ["a", "b", "c"]),
     ):
         clf = clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=columns)
         assert clf.groups_.tolist() == names
+    days = pd.DatetimeIndex(np.arange(3).astype("M8[D]").astype("M8[ns]"))
+    y = pd.Categorical.from_codes(np.arange(len(ROWS)) % 2, days)
+    clf = clone(ESTIMATORS["rates"]).fit(ROWS, y, sensitive_features=columns)
+    assert clf.classes_.tolist() == days.to_pydatetime().tolist()
 
 
 @pytest.mark.parametrize("table", [dict, pd.DataFrame])
