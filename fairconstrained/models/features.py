@@ -189,7 +189,8 @@ class DenseFeatures(Features):
         smallest, largest = self.X.aminmax(dim=0)
         if bool(((smallest >= low) & (largest <= high)).all()):
             return self
-        return DenseFeatures(self.X.clamp(low, high))
+        # In the precision of X: sums round in another way in double precision.
+        return DenseFeatures(self.X.clamp(low.to(self.X), high.to(self.X)))
 
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
         total = weight.new_zeros((self.shape[1], self.shape[1]))

@@ -27,9 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
+from torch import nn
 
 import fairconstrained
-from fairconstrained.constraints import PARTIAL_PRIVATE
+from fairconstrained.constraints import PARTIAL_PRIVATE, DemographicParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.estimators import base
@@ -37,6 +38,7 @@ from fairconstrained.fit import private
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.model_selection import PrivateGridSearch, private_search
 from fairconstrained.models import LinearModel, NetworkModel
+from fairconstrained.models.features import dense_features
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
 from fairconstrained.privacy.mechanisms import Releases
@@ -174,6 +176,33 @@ def test_no_entry_decides_how_all_rows_are_added_up(name, monkeypatch):
     fits = [partial(fit, name, unit, (rows, GROUPS)) for rows in (X, other)]
     (one, _), _, moved = answered_alike(fits, monkeypatch)
     assert moved <= price_of(one, unit)
+
+
+class Huge(nn.Module):
+    """Has scores that are finite until a temperature multiplies them."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layer = nn.Linear(n_features, n_outputs)
+
+    def forward(self, X):
+        return self.layer(X) * torch.exp(X[:, :1].clamp(max=700.0))
+
+
+def test_a_row_without_finite_probabilities_moves_no_table_by_more_than_is_priced(monkeypatch):
+    parity = DemographicParity(temperature=1000.0)
+    clf = clone(PRIVATE["penalty, records"]).set_params(constraint=parity, model=Huge)
+    monkeypatch.setitem(PRIVATE, "penalty, records", clf)
+    pair = [(*with_canary(entry, 0), np.arange(N) % 3) for entry in (1.0, 800.0)]
+    moved, priced, equal = audit("penalty, records", "record_replacement", monkeypatch, pair=pair)
+    assert equal
+    assert moved <= priced
+
+
+def test_no_entry_decides_in_which_precision_rows_are_added_up():
+    """Entries beyond a range are cut in the precision of the table."""
+    X, ends = dense_features(np.float32([[0.0], [7.0]])), torch.tensor([[-1.0], [1.0]]).double()
+    assert X.bounded(*ends).X.dtype == X.X.dtype
 
 
 entries = st.sampled_from([0.0, 1.0, -300.0, 1e6, -1e6, 1e-308, 3e38, -3e38]) | st.floats(-5, 5)

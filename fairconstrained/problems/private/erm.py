@@ -224,7 +224,8 @@ class PrivateERM:
         """Release sums of statistics less their means, as a table that adds up to the counts."""
         statistic, n_parts = self.constraint.statistic, self.constraint.n_parts
         counted = statistic.hard if table == "labels" else statistic.soft
-        sums = self._less_means(sum_by(counted(scores, y), part, n_parts + 1)[:n_parts])
+        rows = counted(scores, y).nan_to_num(0.0)  # of a row, not of all in its part
+        sums = self._less_means(sum_by(rows, part, n_parts + 1)[:n_parts])
         noisy = self.releases.noisy(name, sums, self._norms[name], rng)
         if name == TABLE:
             noisy = noisy / self.plan.sampling_rate
