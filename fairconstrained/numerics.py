@@ -3,7 +3,7 @@
 Times in the comments are processor seconds of one thread, as ratios: medians of five runs.
 """
 
-# What rounding makes of zero: 4,096 additions of numbers near one, each off by 2.2e-16.
+# Rounding error of a zero: 4,096 additions of numbers near one, each off by 2.2e-16.
 ROUNDING = 1e-12
 # Negligible as a weight, a rate or a relative distance, but above the rounding of sums.
 NEGLIGIBLE = 1e-9

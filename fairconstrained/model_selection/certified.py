@@ -328,7 +328,7 @@ class CertifiedClassifier(DelegatingClassifier):
             found = certified(
                 model, test, level, interval=interval, name="rows split off before training"
             )
-            # Report the confidence of the whole procedure, not that of the single test.
+            # Report the confidence of the whole procedure, not of the single test.
             certificate = replace(found, confidence=float(self.confidence))
             labels = as_numpy(predicted(model, test[0], test[2]))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(test[1]))))

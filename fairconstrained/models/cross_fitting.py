@@ -127,7 +127,7 @@ def uncalibrated(n_kinds: int, n_beside: int = 0) -> Calibrator:
 def calibrated(
     evidence: Sequence[Floats], target: Ints, weight: Floats, used: NDArray[np.bool_]
 ) -> Calibrator:
-    """Fit a calibrator on the rows `used` to out-of-fold evidence, first on the kinds."""
+    """Fit a calibrator on rows `used` to out-of-fold evidence, whose first table is on kinds."""
     n_kinds = evidence[0].shape[1]
     simple = n_kinds < 2 or len(np.unique(target[used])) < 2
     model = DummyClassifier() if simple else LogisticRegression(max_iter=200)

@@ -440,7 +440,7 @@ class Posteriors(OfClassifier):
             rows = made_up_like(X, _TRIED)
             together = self.transform(rows)
         except Exception as error:
-            # Categories that nobody declared are those of protected rows.
+            # Categories that nobody declared come from protected rows.
             if any(hasattr(dtype, "categories") for dtype in getattr(X, "dtypes", ())):
                 return ""
             return f" Of made-up rows it says: {error}"

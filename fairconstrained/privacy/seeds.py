@@ -38,7 +38,7 @@ class HiddenSeed:
     def _html_repr(self) -> Any:
         return estimator_html_repr(copy.copy(self))
 
-    # scikit-learn 1.6 asks these two, and later versions ask the one above.
+    # scikit-learn 1.6 calls these two, and later versions call the one above.
     def _repr_html_inner(self) -> Any:
         return self._html_repr()
 

@@ -159,7 +159,7 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
 
     if problem.data.in_memory:
         changes = changes_of_labels(*on_line(problem.data), reach)[1]
-    else:  # of many rows each piece sends evenly spaced changes, in proportion to its rows
+    else:  # with many rows each piece sends evenly spaced changes, in proportion to its rows
         spacing = max(1.0, problem.n_rows / SENT_SCORES)
         changes = torch.cat(problem.data.gather(partial(_sent_changes, on_line, reach, spacing)))
     if problem.constraint.label_based:

@@ -175,7 +175,7 @@ class PairwiseLoss(Objective):
         return self.surrogate.statistic.sums(scores, Placement(y, y, weight, 2))
 
     def from_sums(self, sums: Tensor) -> Tensor:
-        # Known fractions, not those of the batch: means are unbiased, and a batch may lack a label.
+        # Known fractions, not the batch's: means are unbiased, and a batch may lack a label.
         means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
         config_context(enable_metadata_routing=True),
         one_openmp_thread(train.X),
     ):
-        # Of unknown words and few iterations; and of near constants, which the table names.
+        # Warnings of unknown words, few iterations, and near constants, which the table names.
         warnings.filterwarnings("ignore", module="sklearn")
         warnings.filterwarnings("ignore", ".* has no score, but nan")
         compared = steps.methods(table, options)

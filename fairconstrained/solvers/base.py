@@ -98,7 +98,7 @@ class Solution:
     iterate: Iterate
     n_iter: int
     status: Status  # KNOWN, or why the solver ended
-    history: list[Any]  # what the argument `record` of `run` returns for each iterate
+    history: list[Any]  # the value of `record`, an argument of `run`, for each iterate
     times: list[float]
     ended: Status  # why the solver ended
     # The iterate, or a baseline that beats it if the solver takes none.

@@ -198,7 +198,7 @@ class EarlyStoppedSGDA(SGDA):
         if now.error_of_start is None:
             now.error_of_start = error
         objective = loss + (error - now.error_of_start).clamp_min(0.0)
-        # What labels violate again and again tightens the soft constraints further.
+        # Repeated violations by labels tighten the soft constraints further.
         now.excess = (now.excess + 0.2 * hard[1:]).clamp_min(0.0)
         estimates.shift = hard[1:] - soft[1:] + now.excess
         soft, hard = torch.cat((objective[None], soft[1:])), torch.cat((error[None], hard[1:]))

@@ -218,7 +218,7 @@ def _without_box(
     follows from nonnegative least squares, min |(-A' ; -h') v - e|; here u = d + g / tau.
     """
     h = level - value + jacobian @ gradient / curvature
-    # Only norms matter: for A' = QR the norm of R v is that of -A'v, and R has m rows, not n.
+    # Only norms matter: for A' = QR the norms of R v and -A'v are equal, and R has m rows, not n.
     system = np.vstack((np.linalg.qr(jacobian.T)[1], -h))
     unit = np.zeros(len(system))
     unit[-1] = 1.0

@@ -77,7 +77,7 @@ def release_scales(
 
     table = chunk_sums(X, zero, one, counted)
     counts = releases.noisy(_SIZES, table, norm, rng).reshape(n_columns, _BINS)
-    # Of 500 bins in 100 columns, noise alone is beyond 5.4 standard deviations once in 600 fits.
+    # With 500 bins in 100 columns, noise alone is beyond 5.4 standard deviations once in 600 fits.
     seen = counts > max(5.4 * releases.plan.noise(_SIZES) * norm, 0.01 * n_rows)
     largest = (seen * torch.arange(1, _BINS + 1, device=seen.device)).amax(dim=1)
     return public._replace(scale=torch.where(largest > 0, _FACTOR ** (largest + one), one))
