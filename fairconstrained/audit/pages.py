@@ -13,7 +13,6 @@ import jinja2
 
 from fairconstrained.audit.measures import COMPARED, Facts
 from fairconstrained.audit.presets import RULES
-from fairconstrained.audit.sample import EVERYBODY
 from fairconstrained.audit.wording import (
     FOUR_FIFTHS,
     RATE_NAMES,
@@ -231,23 +230,26 @@ def _sections(audit: Audit) -> Iterator[Section]:
     yield _provenance(audit)
 
 
-def _by_attribute(facts: Facts) -> dict[str, Facts]:
+def _by_attribute(audit: Audit, facts: Facts) -> dict[str, Facts]:
     """Return a list of facts for each attribute, with the facts of everybody at its end."""
     lists: dict[str, Facts] = {}
-    everybody: Facts = []
-    for fact in facts:  # a column may have this name too
-        is_everybody = fact["attribute"] == fact["group"] == EVERYBODY
-        (everybody if is_everybody else lists.setdefault(fact["attribute"], [])).append(fact)
+    for fact in facts:
+        lists.setdefault(fact["attribute"], []).append(fact)
+    everybody = lists.pop(audit.groups[0]["attribute"], [])
     return {attribute: [*rows, *everybody] for attribute, rows in lists.items()}
 
 
 def _grids(
-    title: str, facts: Facts, columns: list[str], cells: Callable[[dict[str, Any]], list[str]]
+    audit: Audit,
+    title: str,
+    facts: Facts,
+    columns: list[str],
+    cells: Callable[[dict[str, Any]], list[str]],
 ) -> list[Grid]:
     """Return a table for each attribute, with a row for each of its facts."""
     return [
         Grid(f"{title} by {attribute}", columns, list(map(cells, rows)))
-        for attribute, rows in _by_attribute(facts).items()
+        for attribute, rows in _by_attribute(audit, facts).items()
     ]
 
 
@@ -308,7 +310,8 @@ def _summary(audit: Audit) -> Picture | None:
 
 def _rate_pictures(audit: Audit, names: dict[str, str]) -> Iterator[Picture]:
     """Yield a picture of each named rate by each attribute, with a line where the slack ends."""
-    facts, question = _by_attribute(audit.groups + audit.intersections), _question(audit)
+    question = _question(audit)
+    facts = _by_attribute(audit, audit.groups + audit.intersections)
     for (attribute, rows), (rate, name) in product(facts.items(), names.items()):
         marks = [
             Mark(f["group"], f[rate], f[f"{rate}_low"], f[f"{rate}_high"], None, _ends(f, rate))
@@ -330,7 +333,7 @@ def _rates(audit: Audit) -> Section:
     favourable = audit.outcomes["decision"]["favourable"]
     name, columns = f"Rates of {favourable}", ["group", "rows", f"{favourable} (interval)"]
     grids = _grids(
-        *(name, audit.groups + audit.intersections, columns),
+        *(audit, name, audit.groups + audit.intersections, columns),
         lambda f: [f["group"], _count(audit, f["samples"]), _ends(f, rate)],
     )
     text = f"Fractions of the rows with the decision {favourable!r}, each with its "
@@ -383,7 +386,7 @@ def _errors(audit: Audit) -> Section:
         return [f["group"], _count(audit, f["labelled"]), *rates]
 
     columns = ["group", "rows with a label", *RATES]
-    grids = _grids("Errors", audit.groups + audit.intersections, columns, cells)
+    grids = _grids(audit, "Errors", audit.groups + audit.intersections, columns, cells)
     criterion = _question(audit).criterion
     shown = COMPARED[criterion] if criterion != "demographic_parity" else ()
     names = {rate: RATE_NAMES[rate][0].upper() + RATE_NAMES[rate][1:] for rate in shown}
@@ -403,7 +406,7 @@ def _calibration(audit: Audit) -> Section:
         return [f["group"], *numbers, _ends(f, "observed")]
 
     columns = ["group", "fifth", "rows", "mean score", "favourable labels (interval)"]
-    grids = _grids("Calibration", audit.calibration, columns, cells)
+    grids = _grids(audit, "Calibration", audit.calibration, columns, cells)
     aucs = [
         f"{f['group']}: AUC {f['auc']:.3f} ({f['auc_low']:.3f} to {f['auc_high']:.3f})."
         for f in audit.groups
@@ -430,7 +433,7 @@ def _changes(audit: Audit) -> Section:
         return [f["group"], f"{f['samples']:,}", *decisions, *error_rates, *change]
 
     columns = ["group", "rows", *counts, *errors, *(["change"] if errors else [])]
-    grids = _grids("Changed decisions", audit.changes, columns, cells)
+    grids = _grids(audit, "Changed decisions", audit.changes, columns, cells)
     total = audit.changes[0]
     text = (
         f"Of {total['samples']:,} rows with both decisions, {total['lost']:,} had the favourable "

@@ -14,7 +14,13 @@ import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, computed, in_rows
 from fairconstrained.exceptions import InputWarning, ignoring
-from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
+from fairconstrained.inputs.groups import (
+    encode_groups,
+    free_name,
+    group_name,
+    named_columns,
+    recoded,
+)
 from fairconstrained.inputs.labels import label_array, one_column, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_length, check_weights
@@ -25,6 +31,7 @@ from fairconstrained.metrics.inputs import check_scores, known_groups
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
+_ALL = "all rows"
 # Rows: rates of fewer are counted and hidden, because they may describe a person that a reader
 # knows.
 MIN_CELL = 10
@@ -50,8 +57,7 @@ class Grouping(NamedTuple):
         codes = self.codes.copy()
         for i, rows in enumerate(self.others.values(), start=len(self.groups)):
             codes[rows] = i
-        # A group may be called like them.
-        names = [f"{why}: no group" if why in self.groups else why for why in self.others]
+        names = [free_name(why, self.groups, "no group") for why in self.others]
         return self._replace(codes=codes, groups=[*self.groups, *names], others={})
 
     def within(self, rows: Array, name: str, min_cell: int) -> Grouping:
@@ -163,7 +169,7 @@ class Sample:
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the user's reference group for a grouping, or None."""
         names = dict(zip(self.people, self.reference, strict=bool(self.reference)))
-        group = names.get(grouping.family, " & ".join(self.reference)) if names else None
+        group = names.get(grouping.family, group_name(self.reference)) if names else None
         return group if group in grouping.groups else None
 
     @property
@@ -180,9 +186,11 @@ class Sample:
 
     @property
     def everybody(self) -> Grouping:
-        """Return all rows as one group."""
+        """Return all rows as one group, whose name is that of no other, by a name of no column."""
         codes = np.zeros(len(self.decision), dtype=np.int64)
-        return Grouping(EVERYBODY, EVERYBODY, codes, [EVERYBODY])
+        attribute = free_name(EVERYBODY, list(self.people), _ALL)
+        names = [group for by in self.groupings for group in by.groups]
+        return Grouping(attribute, attribute, codes, [free_name(EVERYBODY, names, _ALL)])
 
 
 def read_sample(

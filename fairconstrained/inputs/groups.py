@@ -7,7 +7,7 @@ Estimators, metrics and splitters accept the same inputs because all of them cal
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -454,5 +454,18 @@ def _text(key: Any) -> str:
 
 
 def group_name(label: Any) -> str:
-    """Return the name of a group in messages: its values, joined by ' & '."""
-    return " & ".join(map(in_words, label if isinstance(label, tuple) else (label,)))
+    """Return the name of a group: its values, joined by ' & ', in quotes if they have this mark.
+
+    >>> group_name(("a & b", "c")), group_name(("a", "b & c"))
+    ("'a & b' & c", "a & 'b & c'")
+    """
+    if not isinstance(label, tuple):
+        return in_words(label)
+    return " & ".join(repr(word) if " & " in word else word for word in map(in_words, label))
+
+
+def free_name(name: str, taken: Collection[str], more: str) -> str:
+    """Return a name, and more words as long as it is taken."""
+    while name in taken:
+        name = f"{name}: {more}"
+    return name

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 from fairconstrained import rate_definitions
 from fairconstrained.arrays import Array, Floats, Ints, check_confidence
 from fairconstrained.engines.columns import accepts_tables
-from fairconstrained.inputs.groups import Groups, column_names, n_complete, read_groups, recoded
+from fairconstrained.inputs.groups import (
+    Groups,
+    column_names,
+    free_name,
+    group_name,
+    n_complete,
+    read_groups,
+    recoded,
+)
 from fairconstrained.inputs.labels import refuse_unknown
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.auc import Ranked
@@ -82,12 +90,13 @@ def group_report(
     Returns
     -------
     DataFrame
-        A row per group and the row "overall"; the columns ``samples``, and for each rate
-        ``<rate>``, ``<rate>_low`` and ``<rate>_high``: ``base_rate`` (of positive labels),
-        ``selection_rate`` (of positive predictions), ``true_positive_rate``,
-        ``false_positive_rate``, ``error``, ``precision``, ``false_omission_rate``, and ``auc`` with
-        `y_score`. nan where a group has no rows that the rate is about. With `reference` also
-        ``<rate>_difference`` and ``<rate>_ratio``: the rate minus, and divided by, that group's.
+        A row per group and the row "overall", or "overall: all rows" where a group is "overall";
+        the columns ``samples``, and for each rate ``<rate>``, ``<rate>_low`` and ``<rate>_high``:
+        ``base_rate`` (of positive labels), ``selection_rate`` (of positive predictions),
+        ``true_positive_rate``, ``false_positive_rate``, ``error``, ``precision``,
+        ``false_omission_rate``, and ``auc`` with `y_score`. nan where a group has no rows that the
+        rate is about. With `reference` also ``<rate>_difference`` and ``<rate>_ratio``: the rate
+        minus, and divided by, that group's.
 
     Raises
     ------
@@ -156,13 +165,15 @@ def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator
             of_label, levels = pd.factorize(np.array(values, dtype=object), sort=True)
             by_column = Groups(recoded(groups.codes, of_label), levels)
             rows = rows_of_groups(by_column, label, weight)
-            yield rows._replace(labels=[f"{name}: {level}" for level in levels])
+            yield rows._replace(labels=[f"{name}: {group_name(level)}" for level in levels])
         codes = np.where(groups.codes < complete, groups.codes, -1)
         groups = Groups(codes, groups.labels[:complete])
     if complete:
         rows = rows_of_groups(groups, label, weight)
         yield rows._replace(labels=rows.names)
-    yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
+    overall = free_name("overall", list(map(group_name, groups.labels.tolist())), "all rows")
+    every = np.zeros(len(weight), dtype=np.int64)
+    yield GroupedRows(slice(None), 1.0, every, [overall], weight)
 
 
 def compute_rates(counts: Counts, confidence: float) -> dict[str, Array]:

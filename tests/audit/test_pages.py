@@ -90,6 +90,29 @@ def test_a_column_may_be_called_everybody():
     assert page.count("| everybody | 80 | 50.0 % (") == 1
 
 
+def test_a_group_called_everybody_is_not_the_row_of_all():
+    group = np.repeat(["a", "everybody"], 40)
+    people = pd.DataFrame({"everybody": group, "other": group[::-1]})
+    audit = fairconstrained.report(y_pred=(group == "a").astype(int), sensitive_features=people)
+    rows = [(row["attribute"], row["group"], row["samples"]) for row in audit.groups]
+    assert rows[0] == ("everybody: all rows", "everybody: all rows", 80)
+    assert rows.count(("everybody", "everybody", 40)) == rows.count(("other", "everybody", 40)) == 1
+    page = audit.to_markdown()
+    for shown in ("everybody | 40 | 0.0 % (", "everybody | 40 | 100.0 % ("):
+        assert page.count(f"| {shown}") == 1
+    assert page.count("| everybody: all rows | 80 | 50.0 % (") == 3  # by each column and by both
+
+
+def test_groups_whose_names_have_the_mark_between_names_stay_apart():
+    rows = [("a & b", "c"), ("a", "b & c"), ("a & b", "b & c")]
+    people = pd.DataFrame(rows * 40, columns=["one", "other"])
+    audit = fairconstrained.report(y_pred=[1, 0, 0] * 40, sensitive_features=people, slack=0.05)
+    sizes = {"'a & b' & c": 40, "a & 'b & c'": 40, "'a & b' & 'b & c'": 40}
+    assert {row["group"]: row["samples"] for row in audit.intersections} == sizes
+    assert audit.certificates[-1]["groups"] == sizes
+    assert audit.certificates[-1]["estimate"] == audit.differences[-1]["value"] == 1.0
+
+
 def test_names_have_no_meaning_in_markdown():
     marks = ["*a*", "_b_", "$c$", "`d`", "[e](f)", "&lt;", "~~g~~", "h\\|i", "j_k\nl"]
     shown = [r"\*a\*", r"\_b\_", r"\$c\$", r"\`d\`", r"\[e](f)", r"\&lt;", r"\~\~g\~\~"]

@@ -68,6 +68,15 @@ def test_columns_and_their_combinations():
     assert both == report.loc["sex: f", "samples"]
 
 
+def test_a_group_called_overall_is_not_the_row_of_all():
+    group = np.where(GROUP == "a", "overall", GROUP)
+    report = group_report(TRUE, PRED, sensitive_features=group, reference="overall")
+    plain = group_report(TRUE, PRED, sensitive_features=GROUP, reference="a")
+    names = {"a": "overall", "overall": "overall: all rows"}
+    assert set(report.index) == {"overall", "b", "c", "overall: all rows"}
+    pd.testing.assert_frame_equal(report, plain.rename(names), check_like=True)
+
+
 def test_weights_move_rates_and_only_their_inequality_costs_certainty():
     """A constant weight changes nothing; weight zero is as if the row were not there."""
     kept = RNG.random(N) < 0.8
