@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array, computed
-from fairconstrained.inputs.samples import check_length, is_unsplit
+from fairconstrained.inputs.samples import check_length, is_unsplit, refuse_text
 from fairconstrained.inputs.values import (
     Description,
     check_kind,
@@ -384,11 +384,7 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     """
     if table is None:
         raise ValueError(f"{name} must hold one group per row; got None.")
-    if isinstance(table, (str, bytes)):
-        raise ValueError(
-            f"{name} must hold the group of each sample; got the single text "
-            f"{table!r}. Give the column itself, such as X[{table!r}]."
-        )
+    refuse_text(table, name)
     if isinstance(table, UncertainGroups):
         raise ValueError(
             f"{name} must be columns of groups, of which some may be missing, where they are "

@@ -45,6 +45,7 @@ def check_samples(**inputs: Any) -> None:
     first, known = "", None  # the first input with an index
     counted, n_samples = "", None  # the first input whose rows can be counted
     for name, values in inputs.items():
+        refuse_text(values, name)
         if type(values).__name__ == "LazyFrame" and not name.endswith("_features"):
             raise ValueError(f"{name} must be in memory: give {name}.collect() of polars.")
         for column in values.values() if isinstance(values, dict) else [values]:
@@ -64,6 +65,15 @@ def check_samples(**inputs: Any) -> None:
                 first, known = name, index
             elif len(index) == len(known) and not index.equals(known):
                 _compare_orders(name, index, first, known)
+
+
+def refuse_text(values: Any, name: str) -> None:
+    """Raise ValueError for a name in place of a column, which only tables of engines have."""
+    if isinstance(values, (str, bytes)):
+        raise ValueError(
+            f"{name} must hold a value for each sample; got the single text {values!r}. Give the "
+            f"column itself, such as X[{values!r}]."
+        )
 
 
 @contextmanager

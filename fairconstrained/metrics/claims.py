@@ -193,7 +193,12 @@ def read_claim(
     choose({"crossed": 0, "parallel": 0}, "attributes", options["attributes"])
     if pos_label is not None:
         options["pos_label"] = pos_label
-    return Claim(notion, float(slack), interval, min_group_size, **options, **how)
+    claim = Claim(notion, float(slack), interval, min_group_size, **options, **how)
+    if claim.in_strata and (claim.notion not in PARITIES or not claim.decides):
+        raise ValueError(
+            f"control_features must be None for {notion!r}: parity of rates is certified in strata."
+        )
+    return claim
 
 
 def lacking(
@@ -273,10 +278,6 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
         )
     if true is None and labelled:
         raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
-    if control is not None and (claim.notion not in PARITIES or not claim.decides):
-        raise ValueError(
-            f"control_features must be None for {notion!r}: parity of rates is certified in strata."
-        )
     values = check_labels(values, name) if claim.decides else check_scores(values)
     true = None if true is None else check_labels(true, "y_true")
     label = true if claim.depends_on_labels else None

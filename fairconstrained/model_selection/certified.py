@@ -248,7 +248,8 @@ class CertifiedClassifier(DelegatingClassifier):
         constraint = self._given("constraint", self.constraint)
         slack = self._given("slack", self.slack, constraint_bound(constraint))
         how = {"interval": self._of_estimator("interval"), "min_group_size": self.min_group_size}
-        claim = read_claim(constraint, slack, None, **how)
+        groups, strata = sensitive_features, fit_params.get("control_features")
+        claim = read_claim(constraint, slack, None, **how, in_strata=strata is not None)
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, plain_objects(y))
@@ -260,7 +261,6 @@ class CertifiedClassifier(DelegatingClassifier):
         check_classification_targets(y)
         warn_of_exact_scores(self.estimator, "CertifiedClassifier", candidates[0])
         self._begun = True
-        groups, strata = sensitive_features, fit_params.get("control_features")
         if groups is not None and strata is not None:
             groups, _ = within_strata(groups, strata)
         # The bound of a cap on all samples together needs draws of all samples, with as many of

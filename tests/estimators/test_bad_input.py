@@ -348,7 +348,7 @@ def test_rows_that_cannot_be():
     for message, rows in {
         "sensitive_features has 399 rows, but X has 400": (X, y, group[1:]),
         "y has 399 rows, but X has 400": (X, y[1:], group),
-        "sensitive_features must hold the group of each sample; .* 'sex'": (X, y, "sex"),
+        "sensitive_features must hold a value for each sample; .* 'sex'": (X, y, "sex"),
         "Unknown label type": (X, np.linspace(0.0, 1.0, 400), group),
         "at least 2 classes; .* only one class: 7": (X, np.full(400, 7), group),
         # Squares of its entries overflow.

@@ -250,13 +250,21 @@ def test_wrong_parameters(changed, match):
         by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
 
 
+def test_criteria_that_are_not_certified_within_strata_are_refused_before_a_fit():
+    model = RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True), max_iter=0)
+    with pytest.raises(ValueError, match="control_features must be None for 'false_negative_rate'"):
+        CertifiedClassifier(model).fit(X, Y, sensitive_features=S, control_features=S)
+
+
 PRIVATE = RateConstrainedClassifier(solver=DPSGDA(n_steps=2), feature_range=(-4, 4))
 CURVE = partial(tradeoff_curve, LogisticRegression(), param_name="C", param_range=[1.0], cv=2)
 
 
 @pytest.mark.parametrize("train", [by_c().fit, CURVE, PrivateGridSearch(PRIVATE, {}).fit])
-def test_labels_at_other_positions_are_said_once(train):
+def test_labels_at_other_positions_are_said_once_and_names_are_no_labels(train):
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
     with warnings.catch_warnings(record=True, action="always") as told:
         train(X, pd.Series(Y), sensitive_features=groups)
     assert sum("are matched by position" in str(one.message) for one in told) == 1
+    with pytest.raises(ValueError, match="y must hold a value for each sample"):
+        train(X, "granted", sensitive_features=S)
