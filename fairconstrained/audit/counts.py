@@ -49,9 +49,8 @@ class Counted:
 
     def rows(self, known: Array, weight: Floats | None = None) -> GroupedRows:
         """Return the rows of known group for metrics, by default with the sample's weights."""
-        weight = self.sample.weight if weight is None else weight
-        weight = np.ones(known.sum()) if weight is None else weight[known]
-        return GroupedRows(slice(None), 1.0, self.by.codes[known], self.by.groups, weight)
+        weight = self.sample.weights if weight is None else weight
+        return GroupedRows(slice(None), 1.0, self.by.codes[known], self.by.groups, weight[known])
 
     def counts(self, criterion: str) -> Counts:
         """Return the counts of the rows that a criterion is about."""
@@ -74,8 +73,7 @@ class Counted:
             or not (events[:, :2].any(axis=1) & events[:, 2:].any(axis=1)).any()
         ):
             return None
-        weight = np.ones(len(known)) if sample.weight is None else sample.weight
-        weight = standing_weights(known, sample.label, weight)
+        weight = standing_weights(known, sample.label, sample.weights)
         return self.count(labels_for(sample, criterion), sample.decision, weight)
 
     @cached_property

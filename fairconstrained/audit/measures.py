@@ -267,8 +267,9 @@ def calibration(sample: Sample, grouping: Grouping) -> Facts:
     """Return mean scores and rates of favourable labels, by group and fifth with enough rows."""
     if sample.label is None or sample.score is None:
         return []
-    rows = (grouping.codes >= 0) & ~np.isnan(sample.label)
-    weight = np.ones(rows.sum()) if sample.weight is None else sample.weight[rows]
+    weight = sample.weights
+    rows = (grouping.codes >= 0) & ~np.isnan(sample.label) & (weight > 0)
+    weight = weight[rows]
     table = pd.DataFrame({"group": grouping.codes[rows], "weight": weight})
     table["score"], table["label"] = sample.score[rows] * weight, sample.label[rows] * weight
     table["square"] = weight**2
@@ -309,11 +310,13 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
     table |= {"gained": sizes(~before & now), "kept": sizes(before & now)}
     table["never"] = sizes(~before & ~now)
     if sample.label is not None:
-        good, known = sample.label[rows] == 1, ~np.isnan(sample.label[rows])
-        labelled = sizes(known)
-        shown = np.where(labelled < max(sample.min_cell, 1), np.nan, labelled)
+        good, weight = sample.label[rows] == 1, sample.weights[rows]
+        known = ~np.isnan(sample.label[rows]) & (weight > 0)
+        total = np.bincount(codes, weight * known, len(grouping.groups))
+        shown = np.where(sizes(known) < max(sample.min_cell, 1), np.nan, total)
         for name, decision in (("error_before", before), ("error_now", now)):
-            table[name] = sizes(known & (decision != good)) / shown
+            wrong = weight * (known & (decision != good))
+            table[name] = np.bincount(codes, wrong, len(grouping.groups)) / shown
         table["error_change"] = table["error_now"] - table["error_before"]
     return [fact for fact in _facts(grouping, table) if fact["samples"] >= sample.min_cell]
 

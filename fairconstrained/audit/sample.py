@@ -108,6 +108,11 @@ class Sample:
     model_groups: Mapping[str, list[Any]] = field(default_factory=dict)  # by each attribute
 
     @cached_property
+    def weights(self) -> Floats:
+        """Return the weight of each row, one where none are given."""
+        return np.ones(len(self.decision)) if self.weight is None else self.weight
+
+    @cached_property
     def groupings(self) -> list[Grouping]:
         """Return the groupings by each attribute and, if there are several, by all together."""
         return [by.hiding(self.min_cell) for by in self._with_small_ones]

@@ -654,10 +654,18 @@ def test_a_cell_that_several_criteria_leave_out_is_named_once():
 
 
 def test_rows_of_weight_zero_are_counted_and_said_to_be_in_no_rate():
+    """Calibration and errors are those of the other rows."""
     weight = np.where(np.arange(N) < 20, 0.0, 1.0)
-    audit = report(sensitive_features=np.where(weight, SEX, "x"), sample_weight=weight)
+    given = {"before": BEFORE, "y_score": SCORE, "sample_weight": weight}
+    audit = report(sensitive_features=np.where(weight, SEX, "x"), **given)
     assert "20 rows with a weight of zero: in no rate and no comparison." in audit.left_out
     assert facts(audit.groups, group="x")[0]["samples"] == 20
+    others = (column[20:] for column in (TRUE, PRED, SEX))
+    rows = report(*others, before=BEFORE[20:], y_score=SCORE[20:])
+    calibrations = (pd.DataFrame(one.calibration) for one in (audit, rows))
+    pd.testing.assert_frame_equal(*calibrations)
+    for name in ("error_before", "error_now"):
+        assert audit.changes[0][name] == pytest.approx(rows.changes[0][name])
 
 
 def test_a_group_may_have_the_name_of_the_rows_without_one():
