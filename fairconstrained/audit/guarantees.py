@@ -14,7 +14,6 @@ from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
 from fairconstrained.exceptions import ignoring
 from fairconstrained.metrics import Certificate, Weights, certify
-from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
 # Largest multiple of the rows that is reported: larger numbers help nobody.
 _MOST = 1e6
@@ -49,7 +48,7 @@ def rows_needed(certificate: Certificate, question: Question) -> float | None:
     The exact test is repeated on m times the rows, starting from the normal approximation.
     Comparisons that need the most rows come first, so that others take a single test.
     """
-    comparison = DIFFERENCE if question.ratio is None else SHORTFALL
+    comparison = question.comparison
     alpha, times = 1.0 - certificate.confidence, 0.0
     pairs = []
     for first, second in permutations(certificate.rates, 2):

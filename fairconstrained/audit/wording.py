@@ -11,6 +11,7 @@ from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample
 from fairconstrained.comparison import undecided
 from fairconstrained.inputs.values import listed
+from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL, Comparison
 from fairconstrained.metrics.claims import constraint_bound, read_claim
 
 CRITERIA = {
@@ -80,6 +81,11 @@ class Question(NamedTuple):
     def name(self) -> str:
         """Return the name of the criterion, as constraints do."""
         return self.criterion
+
+    @property
+    def comparison(self) -> Comparison:
+        """Return how two rates are compared."""
+        return DIFFERENCE if self.ratio is None else SHORTFALL
 
     @classmethod
     def of(cls, constraint: Any, slack: Any, confidence: Any) -> Self:
@@ -246,7 +252,7 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
         }.get(verdict(facts, question), [])
     worst = max(gaps, key=lambda gap: float(gap["value"]))
     largest = question.words("largest gap", "smallest ratio")
-    ends = _extremes(facts, worst, COMPARED[question.criterion])
+    ends = _extremes(facts, worst, COMPARED[question.criterion], question.comparison)
     sentences.append(
         f"The {largest} is by {worst['attribute']}{ends}: "
         f"{question.size(worst['value'])}, {sure} interval "
@@ -274,7 +280,9 @@ def not_compared(left_out: list[str]) -> str:
     return f" Not compared: {listed(left_out, _MOST_NAMED, '; ')}." if left_out else ""
 
 
-def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str]) -> str:
+def _extremes(
+    facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str], comparison: Comparison
+) -> str:
     """Return words on the groups whose rates are as far apart as the gap, and on the rate.
 
     Empty if no two are: where groups are not compared within each label, others may be further.
@@ -290,8 +298,7 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str]
         low, high = (end(rate, key=rate.__getitem__, default="") for end in (min, max))
         if low == high or rate[low] == rate[high]:
             continue
-        spreads = rate[high] - rate[low], 1.0 - rate[low] / rate[high]
-        if any(math.isclose(gap["value"], spread, abs_tol=1e-9) for spread in spreads):
+        if math.isclose(gap["value"], comparison.of_rates(rate[high], rate[low]), abs_tol=1e-9):
             which = f"{RATE_NAMES[name]}; " if len(rates) > 1 else ""
             return f" ({which}{low}: {percent(rate[low])}, {high}: {percent(rate[high])})"
     return ""
@@ -329,7 +336,7 @@ def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
         gaps = [gap for gap in gaps if gap["value"] >= _LARGE]
         if gaps:
             worst = max(gaps, key=lambda gap: float(gap["value"]))
-            groups = _extremes(facts, worst, [rate])
+            groups = _extremes(facts, worst, [rate], DIFFERENCE)
             ends = f"interval {points(worst['low'], '')} to {points(worst['high'])}"
             sentences.append(
                 f'Another gap: "{name}" differs by {points(worst["value"])} by '

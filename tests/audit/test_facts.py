@@ -279,6 +279,17 @@ def test_a_gap_in_another_rate_is_a_finding():
     assert any(words in text for text in found.findings)
 
 
+def test_a_gap_names_the_groups_between_which_it_is_and_no_others():
+    """A gap of one to zero has the size of one minus the ratio of another group's rate to zero."""
+    group = np.repeat(["a", "b", "c"], [100, 100, 13])
+    label = np.r_[np.resize([1, 0], 200), np.ones(13)]
+    refused = np.where(group == "b", np.arange(213) % 4 == 0, group == "c")
+    found = report(label, ~refused & (label == 1), group, slack=0.05, min_cell=1)
+    assert facts(found.differences, criterion="equal_opportunity")[0]["value"] == 1.0
+    words = '"wrongly refused" differs by 100.0 points by group, interval'
+    assert any(words in text for text in found.findings)
+
+
 @pytest.mark.parametrize(("n_before", "is_shown"), [(5, False), (18, False), (60, True)])
 def test_rates_of_few_earlier_decisions_are_hidden_and_the_change_with_them(n_before, is_shown):
     sex = np.resize(["man", "woman"], N)
