@@ -44,6 +44,11 @@ class Classes(NamedTuple):
         if not self.known:
             refuse_unknown(self.labels, parameter)
 
+    def require_top(self) -> None:
+        """Raise ValueError if a single label was seen, and it may be on top or below another."""
+        if UNSEEN in self.labels:
+            self.require_known()
+
 
 def label_array(values: Any) -> Array:
     """Return labels as an array, in which numbers and missing values beside texts stay as such."""
@@ -166,13 +171,13 @@ def check_favourable(label: Any, seen: Sequence[Any], parameter: str = "pos_labe
         raise ValueError(f"{parameter} must be one of the labels {labels}; got {label!r}.")
 
 
-def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, list[Any], int]:
-    """Return the code of each row's label, the two labels, and the index of the one on top."""
+def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, Classes]:
+    """Return the code of each row's label, and the two labels, of which the target is on top."""
     (codes,), seen = encode_labels(check_labels(y_true, name))
     classes = classes_of(seen, pos_label)
     if len(classes.labels) > 2:
         raise ValueError(f"{name} must have two labels; got {classes.labels}.")
-    return codes, classes.labels, classes.targets[0]
+    return codes, classes
 
 
 def read_decisions(
@@ -220,7 +225,7 @@ def is_known(labels: Sequence[Any]) -> bool:
 
 def refuse_unknown(labels: Sequence[Any], parameter: str = "pos_label") -> None:
     """Raise a ValueError that asks the user to name the favourable label."""
-    seen = sorted(np.asarray(labels).tolist(), key=str)
+    seen = sorted((one for one in np.asarray(labels).tolist() if one != UNSEEN), key=str)
     raise ValueError(
         f"{parameter} must say which of the labels {seen} is the favourable one; got None. Only 1 "
         "of 0 and 1 (or -1 and 1), True, and the last of ordered categories are known."

@@ -124,10 +124,12 @@ class AUCGap(NamedTuple):
         cls, notion: str, y_true: Any, y_score: Any, groups: Any, weight: Any, pos_label: Any = None
     ) -> AUCGap:
         """Check a metric's arguments and put the scores into cells."""
-        codes, _, positive = two_labels(y_true, "y_true", pos_label)
+        codes, classes = two_labels(y_true, "y_true", pos_label)
+        if notion != "group_auc":  # which compares groups, whatever the label
+            classes.require_top()
         scores, samples = check_scores(y_score), {"y_true": y_true, "y_score": y_score}
         rows = grouped_rows(codes, groups, weight, **samples)
-        return cls(Ranked.of(scores[rows.row], codes[rows.row] == positive, rows), notion)
+        return cls(Ranked.of(scores[rows.row], codes[rows.row] == classes.targets[0], rows), notion)
 
     @property
     def sets(self) -> Array:

@@ -295,10 +295,10 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
         raise ValueError("sensitive_features has missing values, which population= does not take.")
     positive = None
     if population.needs_labels:
-        true, two, target = two_labels(rows.y_true, "y_true", claim.pos_label)
+        true, classes = two_labels(rows.y_true, "y_true", claim.pos_label)
         if claim.pos_label is None:
-            refuse_unknown(two)
-        positive = true == target
+            refuse_unknown(classes.labels)
+        positive = true == classes.targets[0]
     drawn = population.samples(groups, positive, claim, claim.alpha * _FOR_SAMPLES)
     if not drawn:
         return _judge(rows, claim)._replace(assumed=[*_DECLARED, _NO_MATTER])
@@ -420,8 +420,10 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     positive: Array = np.asarray(data.above(claim.threshold) > 0)
     labels = [False, True]
     if rows.y_true is not None:
-        codes, labels, target = two_labels(rows.y_true, "y_true", claim.pos_label)
-        positive, labels = np.asarray(codes == target), [labels[1 - target], labels[target]]
+        codes, classes = two_labels(rows.y_true, "y_true", claim.pos_label)
+        (target,) = classes.targets
+        positive = np.asarray(codes == target)
+        labels = [classes.labels[1 - target], classes.labels[target]]
         assumed += [f"{top}."] if (top := top_of_words(labels)) else []
     groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups[0])
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)

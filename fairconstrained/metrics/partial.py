@@ -77,9 +77,11 @@ def gap_inside(
     decided = data.above(threshold)
     labels = Labels(decided, decided, Classes([False, True], [1], True))
     if notions.needs_labels(notion):
-        codes, classes, positive = two_labels(y_true, "y_true", pos_label)
+        codes, classes = two_labels(y_true, "y_true", pos_label)
+        classes.require_top()
+        (positive,) = classes.targets
         true = (codes[data.rows.row] == positive).astype(np.int64)
-        two = [classes[1 - positive], classes[positive]]
+        two = [classes.labels[1 - positive], classes.labels[positive]]
         labels = labels._replace(true=true, classes=Classes(two, [1], True))
     rates = counted(data.rows, labels).rates(notion)
     inside = data.intervals.fraction(rates.values())

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats, check_array, check_number
 from fairconstrained.groups import refuse_negative
-from fairconstrained.inputs.labels import check_labels, classes_of, encode_labels
+from fairconstrained.inputs.labels import check_labels, classes_of, encode_labels, is_known
 from fairconstrained.metrics.inputs import GroupedRows, grouped_rows
 from fairconstrained.metrics.metric import GroupRates, choose, documented, gap, metric, zero_or_nan
 
@@ -64,17 +64,18 @@ def loss_gap(
     samples = {"y_true": y_true, "y_proba": y_proba}
     rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
     proba = _columns(y_proba, "y_proba", [np.float64, np.float32])
-    if proba.shape[1] == 1:  # of the positive class
-        proba = np.hstack((1 - proba, proba))
+    is_single = proba.shape[1] == 1  # of the positive class
+    proba = np.hstack((1 - proba, proba)) if is_single else proba
     if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
         raise ValueError(
             "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
             f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
         )
     columns = seen if labels is None else list(labels)
-    if labels is None and len(seen) <= 2:  # the positive one of two comes last
-        classes, (positive,), _ = classes_of(seen, pos_label)
-        columns = [classes[1 - positive], classes[positive]]
+    if len(columns) <= 2 and (is_single or (len(columns) == 1 and is_known(columns))):
+        classes = classes_of(columns, pos_label if is_single else None)
+        classes.require_top()
+        columns = [classes.labels[1 - classes.targets[0]], classes.labels[classes.targets[0]]]
     if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
         raise ValueError(
             f"labels must name the {proba.shape[1]} columns of y_proba in their order and contain "

@@ -138,7 +138,7 @@ class SSLALM(ALM):
     """
 
     smoothing: float = nonnegative(2.0)
-    averaging: float = positive(0.5)
+    averaging: float = positive(0.5, most=1)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

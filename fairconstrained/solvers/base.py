@@ -25,10 +25,16 @@ NEARLY = 1e-3
 
 
 def number(
-    default: float | None, sign: str, least: float, *, below: float = inf, kind: type = Real
+    default: float | None,
+    sign: str,
+    least: float,
+    *,
+    below: float = inf,
+    most: float = inf,
+    kind: type = Real,
 ) -> Any:
-    """Define a parameter within bounds, which may be None if that is the default."""
-    return field(default=default, metadata={"range": (kind, sign, least, below)})
+    """Define a parameter within bounds, which may be None or infinite if that is the default."""
+    return field(default=default, metadata={"range": (kind, sign, least, below, most)})
 
 
 def choice(default: str, *others: str) -> Any:
@@ -159,13 +165,20 @@ class Solver(BaseEstimator):  # type: ignore[misc]
             name = f"{type(self).__name__}.{parameter.name}"
             if choices and not (isinstance(value, str) and value in choices):
                 raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
-            if "range" not in parameter.metadata or (value is None and parameter.default is None):
+            if value is None and parameter.default is None:
                 continue
-            kind, sign, least, below = parameter.metadata["range"]
-            inside = is_number(value, kind) and least <= value < below
+            kind = parameter.metadata.get("kind", object)
+            if not isinstance(value, kind):
+                raise ValueError(f"{name} must be a {kind.__name__} object; got {value!r}.")
+            if "range" not in parameter.metadata:
+                continue
+            kind, sign, least, below, most = parameter.metadata["range"]
+            inside = is_number(value, kind) and least <= value < below and value <= most
+            inside = inside or (is_number(value) and value == parameter.default)
             if not inside or (sign == ">" and value == least):
                 what = "an integer" if kind is Integral else "a finite number"
                 end = f" and below {below:g}" if below < inf else ""
+                end = f" and at most {most:g}" if most < inf else end
                 raise ValueError(f"{name} must be {what} {sign} {least:g}{end}; got {value!r}.")
 
     @classmethod

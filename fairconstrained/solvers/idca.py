@@ -223,7 +223,7 @@ class StochasticIDCA(StochasticSolver):
 
     step_size: float = positive(0.1)
     dual_step_size: float = positive(0.05)
-    inner_steps: int = positive(50)
+    inner_steps: int = count(50)
     max_dual: float = positive(100.0)
     batch_size: int = count(64)
     optimizer: Callable[..., Any] | None = None

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers.base import Iterate, Solver, check_solves
+from fairconstrained.solvers.base import (
+    Iterate,
+    Solver,
+    check_solves,
+    count,
+    nonnegative,
+    number,
+    positive,
+)
 from fairconstrained.solvers.stochastic import shuffled
 
 
@@ -145,24 +153,23 @@ class LevelSet(Solver):
         "surrogate='quadratic')) with sensitive features, without privacy (epsilon=None)"
     )
 
-    n_steps: int = 1000
-    batch_size: int = 100
-    step_size: float = 0.02
-    dual_step_size: float = 30.0
-    theta: float = 1.1
-    epsilon: float = 0.01
-    max_levels: int = 30
-    interval: float = 2.0
-    radius: float = torch.inf
+    n_steps: int = count(1000)
+    batch_size: int = count(100)
+    step_size: float = positive(0.02)
+    dual_step_size: float = positive(30.0)
+    theta: float = number(1.1, ">", 1)
+    epsilon: float = nonnegative(0.01)
+    max_levels: int = count(30)
+    interval: float = positive(2.0)
+    radius: float = positive(torch.inf)
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
         return problem.saddle() is not None
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError unless constant scores are strictly feasible and theta > 1."""
-        if not self.theta > 1:
-            raise ValueError(f"{type(self).__name__}.theta must be > 1; got {self.theta!r}.")
+        """Raise ValueError for an invalid parameter, or unless constant scores are feasible."""
+        super().check(problem)
         saddle = problem.saddle()
         room = min(saddle.slack[1:].tolist(), default=torch.inf)
         if not 2.0 * saddle.c1 * saddle.c2**2 < room:
@@ -301,14 +308,15 @@ class ProximalLevelSet(Solver):
     scope = LevelSet.scope
     suits = LevelSet.suits
 
-    level_set: LevelSet | None = None
-    rho: float = 1e-5
-    n_rounds: int = 10
+    level_set: LevelSet | None = field(default=None, metadata={"kind": LevelSet})
+    rho: float = nonnegative(1e-5)
+    n_rounds: int = count(10)
 
     def _inner(self) -> LevelSet:
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
 
     def check(self, problem: Any) -> None:
+        super().check(problem)
         self._inner().check(problem)
 
     def iterate(

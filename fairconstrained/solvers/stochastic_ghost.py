@@ -97,7 +97,7 @@ class StochasticGhost(StochasticSolver):
     max_level: int = count(9, sign=">=")
     rho: float = positive(0.8)
     beta: float = positive(10.0)
-    lam: float = nonnegative(0.5)
+    lam: float = nonnegative(0.5, most=1)
     tau: float = positive(1.0)
     batch_size: int = count(1)
     n_steps: int = count(3000)
@@ -105,7 +105,6 @@ class StochasticGhost(StochasticSolver):
     def check(self, problem: SampledProblem) -> None:
         super().check(problem)
         for name, allowed, wording in (
-            ("lam", self.lam <= 1, "at most 1"),
             ("rho", self.rho < self.beta, f"below beta={self.beta!r}"),
             ("step_decay", self.step_decay * self.step_size < 1, "below 1 / step_size"),
         ):

@@ -329,6 +329,10 @@ def test_probabilities_of_the_positive_class_alone():
     assert loss_gap(np.where(y, "b", "a"), proba[:, [1]], sensitive_features=group) == both
     assert loss_gap(y, proba[:, 0], sensitive_features=group, pos_label=0) == both
     assert loss_gap(y, proba[:, ::-1], sensitive_features=group, labels=[1, 0]) == both
+    # two columns are of the labels in order, whichever is the favourable one
+    assert loss_gap(y, proba, sensitive_features=group, pos_label=0) == both
+    named = {"labels": [0, 1], "pos_label": 0}
+    assert loss_gap(y, proba[:, 0], sensitive_features=group, **named) == both
 
 
 def test_classes_that_do_not_occur_need_labels():

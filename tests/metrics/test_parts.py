@@ -120,6 +120,18 @@ def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
     with pytest.warns(UserWarning, match="no rows with label 'refused'"):
         found = metrics.equal_opportunity_difference(y, predicted, pos_label="refused", **given)
     assert np.isnan(found)
+    # A ranking that is not told which label is on top cannot know it of a stratum with one.
+    score, inside = (
+        np.arange(8.0),
+        functools.partial(metrics.partial_equal_opportunity, interval=(0.0, 0.5), threshold=3.0),
+    )
+    for metric in (metrics.positive_equality_gap, metrics.loss_gap, inside):
+        with pytest.raises(ValueError, match=r"which of the labels \['granted'\]"):
+            metric(y, score / 8, **given)
+    assert metrics.loss_gap(y, score / 8, pos_label="granted", **given) > 0
+    with pytest.warns(UserWarning, match="no positive rows"):
+        assert np.isnan(metrics.positive_equality_gap(y, score, pos_label="refused", **given))
+    assert metrics.group_auc_gap(y, score, **given) == 0.5
 
 
 @pytest.mark.slow

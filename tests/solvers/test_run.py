@@ -170,14 +170,15 @@ NOT_ALLOWED = {
     "SequentialQuadratic": {"n_steps": 0},
     "IDCA": {"epsilon": 0},
     "DirectSwitching": {"epsilon": -1},
-    "StochasticIDCA": {"schedule": 3},
-    "LevelSet": {"theta": 1.0},
+    "StochasticIDCA": {"schedule": 3, "inner_steps": 1.5},
+    "LevelSet": {"theta": 1.0, "n_steps": 0, "batch_size": -1, "interval": "a"},
+    "ProximalLevelSet": {"rho": -1.0, "n_rounds": 0, "level_set": 3},
     "SGDA": {"optimizer": "adam"},
     "EarlyStoppedSGDA": {"averaging": 1.0, "held_out": 1},
     "ALM": {"step_size": 0, "batch_size": 0.5, "schedule": 0.5},
-    "SSLALM": {"smoothing": -1.0},
+    "SSLALM": {"smoothing": -1.0, "averaging": 1.5},
     "SwitchingSubgradient": {"tolerance": -1, "constraint_step_size": math.nan, "record_from": 1.0},
-    "StochasticGhost": {"p0": 1.0, "rho": 10.0, "step_decay": 20.0},
+    "StochasticGhost": {"p0": 1.0, "lam": 1.1, "rho": 10.0, "step_decay": 20.0},
 }
 
 

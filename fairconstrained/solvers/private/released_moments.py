@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator as Yields
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Generator, Tensor
@@ -87,7 +87,7 @@ class ReleasedMoments(Solver):
 
     n_rounds: int = count(3)
     n_components: int = count(128)
-    inner: Solver | None = None
+    inner: Solver | None = field(default=None, metadata={"kind": Solver})
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
