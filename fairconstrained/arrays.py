@@ -135,6 +135,14 @@ def is_number(value: Any, kind: type = Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
+def numbers_in(values: Any) -> Floats:
+    """Return numbers as an array; an empty one, of which no check takes the shape, for others."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
     """Return a number as a float; raise ValueError unless it is one that `holds` accepts."""
     if not is_number(value) or not holds(float(value)):

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, numbers_in
 from fairconstrained.inputs.groups import Groups, UncertainGroups, encode_groups, recoded
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import levels_of
@@ -302,7 +302,7 @@ def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
     """Return a valid confusion matrix, with rows and columns in the order of `names`."""
     if hasattr(confusion, "reindex"):
         confusion = confusion.reindex(index=names, columns=names)
-    matrix = np.asarray(confusion, dtype=float)
+    matrix = numbers_in(confusion)
     is_right = matrix.shape == (len(names), len(names)) and bool(
         (matrix >= 0).all() and (np.abs(matrix.sum(axis=1) - 1.0) <= _ROUNDING).all()
     )
@@ -316,7 +316,7 @@ def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
 
 def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the bound on the error of each entry; raise ValueError if it is not valid."""
-    bounds = np.asarray(bound, dtype=float)
+    bounds = numbers_in(bound)
     if bounds.shape not in ((), confusion.shape) or not (bounds >= 0).all():
         raise ValueError(
             "bound must be a number >= 0, or one for each entry of a matrix of shape "

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, numbers_in
 
 
 class Rate(NamedTuple):
@@ -109,10 +109,7 @@ def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
     if isinstance(costs, str) and costs == "balanced":
         every = np.ones_like(wrong)
         return [Rate(one * wrong, one * every, "") for one in np.eye(n_classes)[:, :, None]]
-    try:
-        matrix = wrong if costs is None else np.asarray(costs, dtype=float)
-    except (TypeError, ValueError):
-        matrix = np.empty(0)
+    matrix = wrong if costs is None else numbers_in(costs)
     if matrix.shape != wrong.shape or not (np.isfinite(matrix) & (matrix >= 0)).all():
         raise ValueError(
             f"costs must be 'balanced', or finite numbers >= 0 of shape {wrong.shape}, true label "

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Floats, check_number
+from fairconstrained.arrays import Floats, check_number, numbers_in
 from fairconstrained.constraints.affine import Combinations
 from fairconstrained.constraints.linear import LinearMoments, RateRatios
 from fairconstrained.constraints.moments import MomentConstraint
@@ -56,7 +56,7 @@ class Event(NamedTuple):
     """
 
     condition: Floats  # (n_classes,) zeros and ones
-    pairs: Floats  # (n_classes, n_columns) zeros and ones
+    pairs: Floats  # (n_classes, n_columns) zeros and ones, or costs; zero outside the condition
 
 
 class Notion(BaseEstimator):  # type: ignore[misc]
@@ -143,6 +143,26 @@ class EventNotion(Notion):
         rates = type(self).rates(classes, self.positive(classes))
         return [Event(rate.possible.max(axis=1), rate.hits) for rate in rates]
 
+    def checked_events(self, classes: Sequence[Any], n_columns: int) -> list[Event]:
+        """Return :meth:`events`; raise ValueError unless they fit the labels and the columns."""
+        shapes = (len(classes),), (len(classes), n_columns)
+        try:
+            events = [Event(*map(numbers_in, event)) for event in self.events(classes)]
+        except TypeError:  # not a list, or not of pairs
+            events = []
+        fits = [
+            (one.condition.shape, one.pairs.shape) == shapes
+            and not one.pairs[one.condition == 0].any()
+            for one in events
+        ]
+        if not events or not all(fits):
+            raise ValueError(
+                f"{type(self).__name__}.events must return a list of Event(condition, pairs), "
+                f"arrays of shapes {shapes[0]} and {shapes[1]}, with pairs of zero where the "
+                f"condition is zero; got {events or 'none'}."
+            )
+        return events
+
 
 @dataclass(eq=False, repr=False)
 class Parity(EventNotion):
@@ -186,8 +206,8 @@ class Parity(EventNotion):
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         reference = chosen(self, "reference", _REFERENCES)
         bound: Any = slack if self.slack is None else self.slack
-        n_groups, events = len(space.groups), self.events(space.classes)
-        statistic = self.statistic(len(space.classes))
+        n_groups, statistic = len(space.groups), self.statistic(len(space.classes))
+        events = self.checked_events(space.classes, statistic.n_columns)
         # In the usual case, which comes first, each group is one set and the matrices stay sparse.
         sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound, space.crossed)]
         if space.n_control or self.attributes != "crossed":
@@ -281,15 +301,16 @@ class Cap(EventNotion):
                 )
             caps = list(map(limit.__getitem__, space.groups))
         caps = [checked_number(self, "max", cap) for cap in caps]
-        n_groups, events = len(space.groups), self.events(space.classes)
+        n_groups, n_classes = len(space.groups), len(space.classes)
+        events = self.checked_events(space.classes, n_classes)
         # Without groups the cap is on all rows, also those of unknown group.
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, space.shape[1]))
         combined = sp.kron(self.combined(len(events)), sp.eye_array(groups.shape[0]))
         combinations = Combinations.of(combined)
-        statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
+        statistic = ClassProbabilities(n_classes, checked_temperature(self))
         names = self.name, self.title(space.classes)
         slacks = np.resize(caps, combinations.rate.shape[1])
-        sets = [groups] * len(space.classes)
+        sets = [groups] * n_classes
         return linear(LinearMoments, space, events, sets, combinations, slacks, statistic, *names)
 
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fairconstrained import rate_definitions as rates
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, numbers_in
 from fairconstrained.constraints import notions
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.tables import ClassProbabilities, Space
@@ -341,14 +341,17 @@ class RateConstraint(notions.Notion):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         part, unions, n_classes = self._parts(space), self._unions(), len(space.classes)
-        weights = np.asarray(self.weights, dtype=float)
-        if weights.ndim != 3 or weights.shape[1:] != (len(unions), n_classes):
+        weights = numbers_in(self.weights)
+        if not len(weights) or weights.shape[1:] != (len(unions), n_classes):
             raise ValueError(
                 f"RateConstraint.weights must have shape (m, {len(unions)}, {n_classes}): values, "
-                f"unions, classes; got {weights.shape}."
+                f"unions, classes; got {weights.shape} of {self.weights!r}."
             )
-        if not np.isfinite(weights).all():
-            raise ValueError(f"RateConstraint.weights must be finite; got {self.weights!r}.")
+        if not (np.isfinite(weights).all() and weights.any(axis=(1, 2)).all()):
+            raise ValueError(
+                "RateConstraint.weights must be finite, and some of each value not zero; got "
+                f"{self.weights!r}."
+            )
         slacks = np.asarray(slack if self.slack is None else self.slack)
         if slacks.shape not in ((), (len(weights),)):
             raise ValueError(
@@ -399,19 +402,20 @@ class RateConstraint(notions.Notion):
     def _unions(self) -> Floats:
         """Return the unions of parts as zeros and ones, (n_unions, n_parts)."""
         names, lists = list(self.part), (list, tuple, set)
-        strange = [u for u in self.unions if not isinstance(u, lists) or not set(u) <= set(names)]
+        unions = self.unions if isinstance(self.unions, lists) else [self.unions]
+        strange = [u for u in unions if not isinstance(u, lists) or any(n not in names for n in u)]
         if strange:
             raise ValueError(
                 f"RateConstraint.unions must be lists of names out of {names}; got {strange}."
             )
-        return np.array([[float(name in union) for name in names] for union in self.unions])
+        return np.array([[float(name in union) for name in names] for union in unions])
 
 
 def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:
     """Return the indices of a part's labels or groups; of all if the part names none."""
     if key not in rows:
         return list(range(len(known)))
-    wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]
+    wanted = rows[key] if isinstance(rows[key], (list, set, np.ndarray)) else [rows[key]]
     matches = [[i for i, k in enumerate(known) if w in (k, group_name(k))] for w in wanted]
     if not all(matches):
         missing = [w for w, positions in zip(wanted, matches, strict=True) if not positions]

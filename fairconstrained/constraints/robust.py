@@ -100,10 +100,10 @@ class RobustParity(notions.Notion):
         return self.parity.needs_favourable
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
-        return self.parity.positive(classes)
+        return self._checked_parity().positive(classes)
 
-    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Return the constraint on these labels and recorded groups."""
+    def _checked_parity(self) -> notions.Parity:
+        """Return the parity; raise ValueError unless it compares recorded groups pair by pair."""
         parity = self.parity
         plain = isinstance(parity, notions.Parity) and parity.ratio is None
         if not plain or (parity.reference, parity.attributes) != ("pairwise", "crossed"):
@@ -111,13 +111,20 @@ class RobustParity(notions.Notion):
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
                 f"ratio, such as DemographicParity(0.05); got {parity!r}."
             )
+        return parity
+
+    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
+        """Return the constraint on these labels and recorded groups."""
+        parity = self._checked_parity()
         gap = notions.checked_number(
             parity, "slack", slack if parity.slack is None else parity.slack
         )
         matrix = checked_confusion(self.confusion, list(space.groups))
         sets, group_of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
         compared = group_of_set[:, None] != group_of_set
-        events, n_classes = parity.events(space.classes), len(space.classes)
+        n_classes = len(space.classes)
+        statistic = parity.statistic(n_classes)
+        events = parity.checked_events(space.classes, statistic.n_columns)
         n_values = len(events) * int(compared.sum())
         notions.refuse_too_many(
             self, n_values, len(matrix), "Join small groups, or bound fewer entries."
@@ -125,7 +132,7 @@ class RobustParity(notions.Notion):
         return notions.linear(
             *(parity._differences, space, events, [sp.csr_array(sets)] * n_classes),
             Combinations.of(sp.kron(sp.eye_array(len(events)), notions.differences(compared))),
-            *(np.full(n_values, gap), parity.statistic(n_classes)),
+            *(np.full(n_values, gap), statistic),
             *(self.name, f"robust_{parity.title(space.classes)}"),
         )
 

@@ -16,10 +16,12 @@ from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
+    Event,
     FalseNegativeRate,
     FalsePositiveRate,
     FalsePositiveRateParity,
     LossParity,
+    Parity,
     PartialEqualOpportunity,
     PartialStatisticalParity,
     RateConstraint,
@@ -102,6 +104,7 @@ NOT_THESE = [
     (robust(parity=DemographicParity(reference="rest")), PAIR, "pair by pair"),
     (robust(confusion=[[0.9, 0.2], [0.1, 0.8]]), PAIR, "rows of probabilities"),
     (robust(bound=-0.1), PAIR, "bound must be a number >= 0"),
+    (robust(bound="a"), PAIR, "bound must be a number >= 0"),
     (robust(bound=[0.1, 0.2, 0.3]), PAIR, "one for each entry"),
     (robust(bound=0.4), PAIR, "must have an inverse"),
     (robust(confusion=0.9 * np.eye(5) + 0.02, bound=0.01), Space([0, 1], range(5)), "corners"),
@@ -178,9 +181,14 @@ def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
         ({"unions": [["women who repay"], ["others", "men"]]}, "must be lists of names out of"),
         ({"unions": ["others"]}, "must be lists of names out of"),
         ({"unions": [[1, 0]]}, r"RateConstraint\.unions must be lists of names"),
+        ({"unions": None}, r"RateConstraint\.unions must be lists of names .* got \[None\]"),
+        ({"unions": [[["others"]]]}, r"RateConstraint\.unions must be lists of names"),
         ({"part": [[0, 1]] * 2}, r"\.part must be a mapping from names of parts to their rows"),
         ({"weights": np.ones((2, 2))}, r"\.weights must .*\(m, 2, 2\).* got \(2, 2\)"),
         ({"weights": np.full((1, 2, 2), np.nan)}, r"\.weights must .*finite"),
+        ({"weights": np.zeros((1, 2, 2))}, r"\.weights must .*not zero"),
+        ({"weights": np.zeros((0, 2, 2))}, r"\.weights must .*\(m, 2, 2\)"),
+        ({"weights": "equal"}, r"\.weights must .* of 'equal'"),
         ({"slack": [0.1, 0.1]}, r"\.slack must .*a number or of shape \(1,\)"),
         ({"slack": [np.nan]}, r"\.slack must .*a number >= -inf; got .*nan"),
         ({"slack": "0.1"}, r"\.slack must .*a number"),
@@ -190,6 +198,27 @@ def test_wrong_parts_unions_weights_and_slacks_are_named(changes, message):
     given_ = {"part": NAMED, "unions": [["women who repay"], ["others"]], "weights": WEIGHTS}
     with pytest.raises(ValueError, match=message):
         RateConstraint(**(given_ | changes)).bind(SPACE, 0.1)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        None,
+        [],
+        [3],
+        [Event(np.ones(2), np.array([0, 1]))],
+        [Event(np.ones(3), np.eye(2))],
+        [Event(np.array([1, 0]), np.array([[0, 1], [0, 1]]))],  # hits where nothing is possible
+    ],
+)
+def test_events_that_do_not_fit_the_labels_are_refused(events):
+    class Custom(Parity):
+        def events(self, classes):
+            return events
+
+    for notion in (Custom(), robust(parity=Custom(), confusion=np.eye(3), bound=0.0)):
+        with pytest.raises(ValueError, match=r"Custom\.events must return a list of Event"):
+            notion.bind(SPACE, 0.1)
 
 
 NOTIONS = [
