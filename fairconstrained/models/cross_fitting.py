@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metadata_routing import get_routing_for_object
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import _num_samples, has_fit_parameter
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
@@ -209,10 +209,11 @@ def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) 
             f"a classifier as model needs predict_proba or decision_function once it is fitted; "
             f"got {model!r}."
         )
-    if given.shape[1:] != (len(model.classes_),):  # as with a loss of one's own in LightGBM
+    n_rows, n_classes = _num_samples(X), len(model.classes_)
+    if given.shape != (n_rows, n_classes):  # as with a loss of one's own in LightGBM
         raise ValueError(
             f"{type(model).__name__} must give a probability or a decision for each of its "
-            f"{len(model.classes_)} classes; of {len(given)} rows it gives shape {given.shape}."
+            f"{n_classes} classes; of {n_rows} rows it gives shape {given.shape}."
         )
     known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
     evidence = np.full((len(given), len(kinds)), lacking)

@@ -197,14 +197,14 @@ class AugmentedLagrangian(Solver):
         """Return the updated point and multipliers, and the violation of complementarity."""
 
         def lagrangian(variables: Floats) -> tuple[float, Floats]:
-            terms = linearize(torch.as_tensor(variables, device=x.device))
+            terms = linearize(torch.as_tensor(variables).to(x))
             active = (dual + self.penalty * (terms.value[1:] + shift)).clamp_min(0.0)
             value = terms.value[0] + (active**2).sum() / (2.0 * self.penalty)
             gradient = terms.pullback(torch.cat((active.new_ones(1), active)))
             return value.item(), gradient.cpu().numpy()
 
         minimiser, gradient = minimise(lagrangian, x.cpu().numpy())
-        x = torch.as_tensor(minimiser, device=x.device)
+        x = torch.as_tensor(minimiser).to(x)
         soft = linearize(x).value
         value = soft[1:] + shift
         moved = (dual + self.penalty * value).clamp_min(0.0)

@@ -185,7 +185,7 @@ class LBFGS(Solver):
         """Yield whenever the gradient has fallen to a tenth; deterministic."""
 
         def objective(v: Floats) -> tuple[float, Floats]:
-            terms = problem.linearize(torch.as_tensor(v, device=x.device))
+            terms = problem.linearize(torch.as_tensor(v).to(x))
             return terms.value.item(), terms.pullback(torch.ones_like(terms.value)).cpu().numpy()
 
         curvature, exact = Curvature(), problem.n_rows <= FEW_ROWS
@@ -200,7 +200,7 @@ class LBFGS(Solver):
                 last_steps, goal = (lbfgs_then_newton, ROUNDING) if exact else (lbfgs, 1e-3 * tol)
                 end, gradient = last_steps(objective, end, accuracy=goal, curvature=curvature)
                 residual = min(residual, float(np.abs(gradient).max()))
-            point, there = end, torch.as_tensor(end, device=x.device)
+            point, there = end, torch.as_tensor(end).to(x)
             yield Iterate(there, *problem.evaluate(there), dual, residual)
             if stuck and accuracy <= tol:
                 return

@@ -40,7 +40,7 @@ class Term:
     """Values of a module's outputs on a batch, computed by way of additive moments.
 
     Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
-    sum. All the data are measured batch by batch too, except for a :class:`FunctionConstraint`.
+    sum. The loss of all the data is measured batch by batch too; constraints see them at once.
     """
 
     cell = torch.zeros(1, dtype=torch.long)  # of rows; some of each must be in every part
@@ -53,8 +53,12 @@ class Term:
         return drawn.fraction * self._function(outputs, batch)
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        """Return soft and hard moments, (2, k)."""
+        """Return soft and hard values, (2, k)."""
         return self.soft(outputs, batch, drawn).expand(2, -1)
+
+    def reads_features(self, outputs: Tensor, batch: Batch) -> bool:
+        """Return whether the term needs the first tensor of a batch, the features."""
+        return False
 
     def values(self, moments: Tensor) -> Tensor:
         """Return values from the moments of a whole draw."""
@@ -78,16 +82,18 @@ def risk(loss: Function) -> Term:
             )
         if bool(value.isnan().any()) and bool(outputs.isfinite().all()):
             raise ValueError("loss must return numbers; of finite outputs it returned nan.")
+        if torch.is_grad_enabled() and not value.requires_grad:
+            raise ValueError(
+                "loss must return values that depend on the outputs it was given; these have no "
+                "gradient (was it detached?). A loss of zero is (0 * outputs).sum()."
+            )
         return value.mean()[None]
 
     return Term(mean)
 
 
 class FunctionConstraint(Term):
-    """Any function of outputs and batch; values of workers are averaged, weighted by their rows.
-
-    Values of parts need not add up, so that the function is measured on all rows at once.
-    """
+    """Any function of outputs and batch; workers' values are averaged, weighted by their rows."""
 
     _n_values: int | None = None
 
@@ -115,7 +121,6 @@ class FunctionConstraint(Term):
         return drawn.fraction * values
 
     def reads_features(self, outputs: Tensor, batch: Batch) -> bool:
-        """Return whether the function needs the first tensor of a batch, the features."""
         # Tensors on the meta device have shapes and no numbers: functions that read features fail
         # on them, or return one.
         without = (batch[0].to("meta"), *batch[1:])
@@ -143,7 +148,13 @@ class NotionConstraint(Term):
         rows = torch.bincount(self.cell, minlength=n_classes * n_groups)
         cells = rows.reshape(n_classes, n_groups).numpy()
         bound = [notion.bind(space, slack) for notion in notions]
-        for constraint in bound:
+        for notion, constraint in zip(notions, bound, strict=True):
+            if constraint.n_aux:
+                raise ValueError(
+                    f"{notion!r} has thresholds that are trained with a model of this package, and "
+                    "not with a module: use PartialStatisticalParityInBins, whose thresholds are "
+                    "fixed, or PartialDemographicParity."
+                )
             _, missing = constraint.without_small(cells, 1)
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
@@ -164,8 +175,9 @@ class NotionConstraint(Term):
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
-        hard = rows.sums(self._stack.statistic.hard, self._scores(outputs)).reshape(-1)
-        return torch.stack((self.soft(outputs, batch, drawn), hard))
+        # Of scores and not of their table: gaps of AUCs depend on the order of all rows.
+        hard = self._stack.hard_values(self._scores(outputs), rows, outputs.new_zeros(0))
+        return torch.stack((self.values(self.soft(outputs, batch, drawn)), hard))
 
     def _scores(self, outputs: Tensor) -> Tensor:
         """Return the scores (n, K); raise ValueError unless they fit the classes in the data."""
@@ -218,6 +230,13 @@ class ModuleProblem(FixedSoftness):
         _, first = next(iter(source.chunks()))
         with torch.no_grad():  # models see one column where the module gives (n,)
             outputs = model.network.eval()(self._moved(first)[0][:2])
+        if not isinstance(outputs, Tensor) or outputs.shape[:1] != first[0][:2].shape[:1]:
+            kind = getattr(outputs, "shape", type(outputs).__name__)
+            raise ValueError(
+                f"module must return one tensor with an entry for each row; of {len(first[0][:2])} "
+                f"rows it returned {kind}. Several outputs can be joined by torch.cat, and taken "
+                "apart by the loss and the constraints."
+            )
         self._flat = outputs.ndim == 1
         # Only a call shows how many values functions of the user return.
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
@@ -239,8 +258,7 @@ class ModuleProblem(FixedSoftness):
         """Return soft and hard values in evaluation mode."""
         self.update_batch_norm(x)
         terms = [self.risk, *self.constraints]
-        moments = self._measured(terms, x)
-        soft, hard = (_values(terms, [own[i] for own in moments]) for i in (0, 1))
+        soft, hard = torch.cat(self._measured(terms, x), dim=1)
         soft[0] += self.alpha * self.model.penalty(x).value
         return Evaluation(soft, hard)
 
@@ -281,11 +299,11 @@ class ModuleProblem(FixedSoftness):
         return part
 
     def _measured(self, terms: Sequence[Term], x: Tensor) -> list[Tensor]:
-        """Return soft and hard moments of each term on all rows, (2, k).
+        """Return soft and hard values of each term on all rows, (2, k).
 
-        Functions see all outputs at once; the features of all rows only if they read them.
+        Constraints see all outputs at once; the features of all rows only if they read them.
         """
-        whole = [term for term in terms if isinstance(term, FunctionConstraint)]
+        whole = [term for term in terms if term is not self.risk]
         moments: dict[Term, Any] = dict.fromkeys(terms, 0.0)
         kept: list[tuple[Tensor, Batch]] = []
         read = False
@@ -294,9 +312,7 @@ class ModuleProblem(FixedSoftness):
                 batch = self._moved(chunk)
                 outputs = self._shaped(self._scores(x, batch[0]))
                 drawn = self._drawn(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
-                for term in terms:
-                    if term not in whole:
-                        moments[term] += term.measured(outputs, batch, drawn)
+                moments[self.risk] += self.risk.measured(outputs, batch, drawn)
                 if whole:
                     # The features of all rows may not fit into memory: keep them only for functions
                     # that read them.
@@ -307,7 +323,8 @@ class ModuleProblem(FixedSoftness):
                 outputs = torch.cat([own for own, _ in kept])
                 columns = zip(*(batch for _, batch in kept), strict=True)
                 batch = tuple(torch.cat(column) for column in columns)
-                drawn = Drawn(self.source.n_rows / self.n_rows)
+                rows = torch.arange(self.source.n_rows)
+                drawn = self._drawn(rows, torch.ones(len(rows)), batch, len(rows) / self.n_rows)
                 moments |= {term: term.measured(outputs, batch, drawn) for term in whole}
         found: list[Tensor] = list(moments.values())
         # Workers with loaders have rows of their own.

@@ -201,8 +201,11 @@ def _check_options(loss: Any, slack: Any, alpha: Any, callbacks: Any, random_sta
         raise ValueError(f"loss must be a function of outputs and batch; got {loss!r}.")
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a list of functions; got {callbacks!r}.")
-    if random_state is not None and not is_number(random_state, Integral):
-        raise ValueError(f"random_state must be None or an integer; got {random_state!r}.")
+    is_seed = is_number(random_state, Integral) and 0 <= random_state < 2**32
+    if random_state is not None and not is_seed:
+        raise ValueError(
+            f"random_state must be None or an integer from 0 to 2**32 - 1; got {random_state!r}."
+        )
     check_number("slack", slack, "a number >= 0", lambda value: value >= 0)
     check_number("alpha", alpha, "a finite number >= 0", lambda value: 0 <= value < np.inf)
 

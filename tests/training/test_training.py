@@ -12,8 +12,20 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from fairconstrained import RateConstrainedClassifier, solvers
-from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity
-from fairconstrained.metrics import demographic_parity_difference, loss_gap
+from fairconstrained.constraints import (
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    LossParity,
+    PartialDemographicParity,
+    PartialStatisticalParity,
+)
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    group_auc_gap,
+    loss_gap,
+    partial_demographic_parity,
+)
 from fairconstrained.training import Trained, train
 from tests.helpers.modules import gap_at_most, log_loss, weights
 
@@ -92,6 +104,33 @@ def test_values_of_notions_are_those_of_predicted_labels():
     assert result.values[2:].max() == pytest.approx(gap - 0.1, abs=1e-6)
     assert gap <= 0.1 + 0.02
     assert result.values.shape == (4,)
+
+
+def test_values_of_rankings_are_those_of_the_metrics():
+    """Of scores within a bin of each other, too, which a table of bins cannot tell apart."""
+
+    class Close(nn.Linear):
+        def forward(self, rows):
+            return 0.01 * super().forward(rows)
+
+    torch.manual_seed(0)
+    notions = AUCParity(), AUCParity(surrogate="quadratic"), PartialDemographicParity((0.3, 0.5))
+    solver = solvers.SGDA(n_steps=1, n_evaluations=1)
+    result = trained(list(notions), Close(4, 1), slack=0.0, solver=solver)
+    scores, groups = result.module(X)[:, 0].detach().numpy(), {"sensitive_features": GROUP}
+    gap = group_auc_gap(Y, scores, **groups)
+    inside = partial_demographic_parity(Y, scores, interval=(0.3, 0.5), **groups)
+    assert min(gap, inside) > 0.1
+    np.testing.assert_allclose(result.values.reshape(3, 2).max(axis=1), [gap, gap, inside], 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["AugmentedLagrangian", "SequentialQuadratic", "LBFGS"])
+def test_deterministic_solvers_train_modules_of_single_precision(kind):
+    bounds = [] if kind == "LBFGS" else gap_at_most(0.1)
+    data = tuple(column[:200] for column in DATA)
+    result = trained(bounds, nn.Linear(4, 1), data, solver=getattr(solvers, kind)(), groups=None)
+    assert result.feasible
+    assert result.module.weight.dtype == torch.float32
 
 
 @pytest.mark.slow
@@ -353,13 +392,24 @@ def test_losses_that_cannot_be():
     refused("loss must return one value.*got float", loss=lambda o, b: 0.3)
     refused("loss must return numbers; of finite outputs", loss=lambda o, b: o.mean() * np.nan)
     refused("loss must be a function of outputs and batch; got None", loss=None)
+    refused("loss must return values that depend", loss=lambda o, b: o.detach().mean())
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("alpha", -1.0), ("slack", "low"), ("random_state", "a"), ("callbacks", 3)]
+    ("name", "value"),
+    [("alpha", -1.0), ("slack", "low"), ("random_state", 2**70), ("callbacks", 3)],
 )
 def test_options_that_cannot_be(name, value):
     refused(f"{name} must be .*; got {value!r}", **{name: value})
+
+
+@pytest.mark.parametrize("outputs", [lambda z: (z, z), lambda z: {"z": z}, torch.mean])
+def test_outputs_that_cannot_be(outputs):
+    class Other(nn.Linear):
+        def forward(self, rows):
+            return outputs(super().forward(rows))
+
+    refused("module must return one tensor with an entry for each row", module=Other(4, 1))
 
 
 def test_data_that_cannot_be():
@@ -379,6 +429,7 @@ def test_groups_that_cannot_be():
     refused("missing values", groups=[None] * 600)
     refused("cannot be used with a loader", data=DataLoader(Lazy(), 100))
     refused("needs groups, .* got groups=None", [LossParity()], groups=None)
+    refused("thresholds that are trained", [PartialStatisticalParity((0, 1))])
     refused("needs groups, .* got a loader", [LossParity()], groups=None, data=DataLoader(Lazy()))
     data = X, GROUP, GROUP  # labels are groups
     refused(r"needs rows of .*group 0, label 1 \(0 r", [LossParity(within="labels")], data=data)
