@@ -79,7 +79,8 @@ def fairness_scorer(
     callable
         ``scorer(estimator, X, y)``; it can be pickled. The routed one of a metric with
         `control_features` compares groups within those that are routed to fits. It also works in
-        ``TunedThresholdClassifierCV``, which gives its scorer no X. To weight it too, call
+        ``TunedThresholdClassifierCV``, which gives its scorer no X and chooses among thresholds at
+        which the labels of fewer than 99 % of the rows are the same. To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
 
@@ -134,16 +135,24 @@ def name_of(metric: Callable[..., float]) -> str:
 
 
 class _WithGroups:
-    """A metric that, without sensitive features, raises an error that says how to pass them."""
+    """A metric that, without sensitive features, raises an error that says how to pass them.
 
-    def __init__(self, metric: Metric) -> None:
+    TunedThresholdClassifierCV asks for its value at each threshold, and takes the first nan for the
+    best: near constants and values that are not defined get the `worst` value there.
+    """
+
+    def __init__(self, metric: Metric, worst: float) -> None:
         self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial with its options
-        self.metric = metric
+        self.metric, self.worst = metric, worst
 
-    def __call__(self, *args: Any, sensitive_features: Any = None, **kwargs: Any) -> float:
+    def __call__(
+        self, y_true: Any, y_pred: Any, *, sensitive_features: Any = None, **kwargs: Any
+    ) -> float:
         if sensitive_features is None:
             raise ValueError(_NO_SENSITIVE_FEATURES.format(metric=self.__name__))
-        return self.metric(*args, sensitive_features=sensitive_features, **kwargs)
+        at_threshold = kwargs.pop("at_threshold", True)
+        score = self.metric(y_true, y_pred, sensitive_features=sensitive_features, **kwargs)
+        return self.worst if at_threshold and not _use(score, y_pred, self.metric) else score
 
 
 def _nan_without_use(score: float, predictions: Any, metric: Metric) -> float:
@@ -194,17 +203,19 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
     judge = staticmethod(_nan_without_use)  # of a score, the predictions and the metric
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
-        self.__dict__.update(vars(make_scorer(_WithGroups(metric), **options)))
+        # Finite, since scikit-learn interpolates between thresholds.
+        worst = float(np.finfo(np.float32).min) * (1 if options["greater_is_better"] else -1)
+        self.__dict__.update(vars(make_scorer(_WithGroups(metric, worst), **options)))
 
     def _score(self, method_caller: Any, *samples: Any, **kwargs: Any) -> float:
-        """Score an estimator; TunedThresholdClassifierCV asks for the metric of each threshold."""
+        """Score an estimator; TunedThresholdClassifierCV calls the metric itself."""
         predicted: list[Any] = []
 
         def called(*args: Any, **options: Any) -> Any:
             predicted.append(method_caller(*args, **options))
             return predicted[0]
 
-        score = super()._score(called, *samples, **kwargs)
+        score = super()._score(called, *samples, **kwargs, at_threshold=False)
         return self.judge(float(score), predicted[0], self._score_func)
 
 

@@ -14,7 +14,12 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -214,6 +219,16 @@ def test_a_metric_without_strata_judges_fits_that_have_them(data, routing):
     options = {"cv": CV, "error_score": "raise", "params": params}
     scores = cross_val_score(model, X[["x"]], y, scoring=scoring, **options)
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "demographic_parity_ratio"])
+def test_a_tuned_threshold_tells_rows_apart(name, data, routing):
+    """The gap of a constant is none, and the ratio of two rates of zero is not defined."""
+    X, y, sex = data
+    tuned = TunedThresholdClassifierCV(pipeline(), scoring=getattr(metrics, f"{name}_scorer"))
+    tuned.fit(X, y, sensitive_features=sex)
+    assert np.isfinite(tuned.best_score_)
+    assert len(np.unique(tuned.predict(X))) == 2
 
 
 @pytest.mark.parametrize("round_trip", [lambda s: pickle.loads(pickle.dumps(s)), copy.deepcopy])
