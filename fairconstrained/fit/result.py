@@ -53,7 +53,7 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
         "privacy_": fit.ledger[-1] if fit.ledger else None,
         **history(task, solved.stages),
     }
-    if problem.constraint.label_based and not task.is_private:
+    if task.multi_class and not task.is_private:  # rankings have a threshold that is not zero
         fitted["label_shares_"] = label_shares(problem, solution.iterate.x)
     for name in tuple(vars(estimator)):
         if name.endswith("_") and name not in FROM_VALIDATION:

@@ -22,6 +22,7 @@ from fairconstrained.constraints import (
     ErrorRateParity,
     ExpectedCost,
     FalseNegativeRate,
+    LossParity,
 )
 from fairconstrained.metrics import (
     demographic_parity_difference,
@@ -234,12 +235,14 @@ def test_a_constant_on_rows_that_no_copy_knows_is_not_chosen():
     assert clf.estimator_.label_shares_.max() < 0.99
 
 
-def test_shares_of_labels_are_those_of_weighted_predictions():
+@pytest.mark.parametrize("constraint", [DemographicParity(), LossParity()])
+def test_shares_of_labels_are_those_of_weighted_predictions(constraint):
     X, y, group = draw(n_classes=3)
     weight = np.arange(len(y)) % 3
-    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group, sample_weight=weight)
+    clf = RateConstrainedClassifier(constraint)
+    clf.fit(X, y, sensitive_features=group, sample_weight=weight)
     shares = np.bincount(clf.predict(X), weight) / weight.sum()
     np.testing.assert_allclose(clf.label_shares_, shares, rtol=1e-12)
-    # Rankings predict by another threshold than zero, and constrain no labels.
+    # Rankings predict by another threshold than zero.
     ranking = AUCFairClassifier().fit(X[y < 2], y[y < 2], sensitive_features=group[y < 2])
     assert not hasattr(ranking, "label_shares_")
