@@ -96,6 +96,7 @@ def checked_blocks(blocks: Blocks, used: Array, check: Callable[[Any], Any]) -> 
 
 def filled_blocks(blocks: Iterable[Any]) -> Iterator[Any]:
     """Yield blocks that have rows: files and filters may give empty ones."""
+    named = set()
     for block in blocks:
         shape = np.shape(block)
         if len(shape) != 2:
@@ -103,8 +104,15 @@ def filled_blocks(blocks: Iterable[Any]) -> Iterator[Any]:
                 "Blocks.read must give blocks of two dimensions, rows and columns; got a "
                 f"{type(block).__name__} of shape {shape}."
             )
-        if shape[0]:
-            yield block
+        if not shape[0]:
+            continue
+        named.add(hasattr(block, "columns"))
+        if len(named) > 1:  # of which scikit-learn warns, and the order may be another
+            raise ValueError(
+                "Blocks.read must give names of columns in all blocks or in none: DataFrames are "
+                "mixed with arrays, whose columns may be in another order."
+            )
+        yield block
 
 
 def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRows:

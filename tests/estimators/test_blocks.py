@@ -139,6 +139,7 @@ BAD = {
     r"X has 9 features, but .* expecting 10": lambda: [X[:600], X[600:, 1:]],
     r"same order as they were in fit": lambda: [FRAME[:600], FRAME[600:].iloc[:, ::-1]],
     r"feature names should match": lambda: [batch(X[:600]), FRAME[600:].iloc[:, ::-1]],
+    r"names of columns in all blocks or in none": lambda: [X[:600], FRAME[600:].iloc[:, ::-1]],
     r"must give blocks of two dimensions": lambda: [X, X[0]],
     r"blocks of two dimensions": lambda: [X, None],
     r"only fit reads Blocks": lambda: [X, blocks()],
