@@ -36,8 +36,9 @@ def to_array(values: Any, name: str) -> Array:
     array = values.to_numpy() if hasattr(values, "to_numpy") else as_numpy(values)
     try:
         array = np.asarray(array)
-        if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-            # numpy turns a nested list of mixed types into strings; this keeps the values.
+        if array.dtype.kind in "USbiuf" and not hasattr(values, "dtype"):
+            # numpy turns lists of mixed types into texts, or into numbers of one type; this keeps
+            # the values, so that those of rows without a group do not type the others.
             array = np.asarray(values, dtype=object)
         elif array.dtype.kind == "f" and hasattr(values, "dtype") and (abs(array) > 2**53).any():
             # Missing values made floats of integers, and floats cannot tell large ones apart.

@@ -156,6 +156,10 @@ def test_warnings_of_inputs_quote_no_label_of_an_index():
 CROSSED = pd.DataFrame({"sex": GROUPS[FEW], "old": np.arange(400) % 2}).astype(object)
 MANY = np.array([f"g{i % 30}" for i in range(400)], dtype=object)
 HIDDEN = {  # what one row without a group, or one more of them, must not decide
+    "a number in lists": [
+        {"sex": [None, *CROSSED["sex"][1:]], "old": [old, *CROSSED["old"][1:]]}
+        for old in (1, 2.5, np.nan)
+    ],
     "nanoseconds": [
         CROSSED.assign(old=np.array([old, *1000 * CROSSED["old"][1:]], dtype="M8[ns]"))
         for old in (0, 1)
