@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Bunch
@@ -186,6 +187,9 @@ def test_an_estimated_excess_warns_and_tells_its_error():
     with pytest.warns(ConstraintNotSatisfiedWarning, match=estimate) as caught:
         private(slack=0.0, epsilon=20.0, solver=unmoved)
     assert "max_iter" not in str(caught[0].message)
+    with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
+        stopped = private(max_iter=1, solver=unmoved)
+    assert stopped.excess_error_ == np.inf  # its table was not released
 
 
 def test_a_seed_is_named_and_is_neither_pickled_nor_shown():

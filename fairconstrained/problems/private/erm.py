@@ -189,8 +189,10 @@ class PrivateERM:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
         For values that are not linear it is the largest over tables of equal rates, as some are
-        flat in places.
+        flat in places. A solver that is stopped before that table leaves them unknown: infinite.
         """
+        if not self._measured:
+            return self._uniform.new_full((self.n_constraints,), math.inf)
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
 
@@ -224,7 +226,7 @@ class PrivateERM:
         """Release sums of statistics less their means, as a table that adds up to the counts."""
         statistic, n_parts = self.constraint.statistic, self.constraint.n_parts
         counted = statistic.hard if table == "labels" else statistic.soft
-        rows = counted(scores, y).nan_to_num(0.0)  # of a row, not of all in its part
+        rows = counted(scores, y).nan_to_num(0.0)  # one row must not make its part nan
         sums = self._less_means(sum_by(rows, part, n_parts + 1)[:n_parts])
         noisy = self.releases.noisy(name, sums, self._norms[name], rng)
         if name == TABLE:

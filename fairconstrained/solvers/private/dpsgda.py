@@ -204,7 +204,7 @@ class DPSGDA(NoisySteps):
                 recent = []
         x, values = averages.choose(
             lambda point: problem.values(problem.release_table(point, rng)),
-            problem.deviations_of_estimates(),
+            problem.deviations_of_estimates,
         )
         yield unreleased(x, values, values, dual)
 
@@ -246,12 +246,14 @@ class TiltedAverages:
         self._totals += weights
         self.points += (weights / self._totals)[:, None] * (x - self.points)
 
-    def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+    def choose(
+        self, release: Callable[[Tensor], Tensor], noise: Callable[[], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Return the least tilted average that keeps constraints within two deviations of noise.
 
         It is bisected on the constraints that the plain average violates: too much tilt violates
-        opposite ones. `release` returns noisy constraint values of a point, with deviations
-        `noise`. The point is returned with its released values; where no point keeps the
+        opposite ones. `release` returns noisy constraint values of a point, and `noise` then their
+        deviations. The point is returned with its released values; where no point keeps the
         constraints, it is the one that violates them least.
         """
         tried: list[tuple[float, float, Tensor, Tensor]] = []
@@ -262,7 +264,7 @@ class TiltedAverages:
             x = torch.lerp(self.points[k], self.points[k + 1], position - k)
             # Each look costs a release, planned beforehand; looking less often spends less.
             values = release(x)
-            over = (values - 2.0 * noise).clamp_min(0.0)
+            over = (values - 2.0 * noise()).clamp_min(0.0)
             tried.append((max(over.tolist(), default=0.0), position, x, values))
             if violated is None:
                 violated = over > 0
