@@ -93,7 +93,7 @@ def _excel(
         book = pd.ExcelFile(io.BytesIO(data), engine="openpyxl")
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         remedy = "Unpack the archive, or save the table again"
-        raise Unusable(f"{name} is no Excel file that can be read. {remedy}.") from error
+        raise Unusable(f"{name} cannot be read as an Excel file. {remedy}.") from error
     except ImportError:
         raise Unusable(_NEEDS.format(name=name, kind="an Excel file", library="openpyxl")) from None
     sheets = [str(other) for other in book.sheet_names]
@@ -151,7 +151,7 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
     try:
         text = data.decode(encoding or guess or "utf-8")
         if "\x00" in text[:2000]:
-            raise Unusable(f"{name} is no table that can be read: give CSV, Excel or Parquet.")
+            raise Unusable(f"{name} cannot be read as a table: give CSV, Excel or Parquet.")
         return text.removeprefix("\ufeff"), encoding or guess or "utf-8"
     except LookupError:
         raise Unusable(f"--encoding must be one that Python knows; got {encoding!r}.") from None

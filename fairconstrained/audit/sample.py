@@ -303,7 +303,7 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
     for name, group in zip(people, groups, strict=True):
         values = [in_words(value) for value in people[name].dropna().unique()]
         if group not in values:
-            raise ValueError(f"reference {group!r} is no group of {name}: {listed(values)}.")
+            raise ValueError(f"reference {group!r} is not a group of {name}: {listed(values)}.")
     return groups
 
 

@@ -160,7 +160,7 @@ class Steps:
         if new:
             raise ValueError(
                 f"partial_fit with LevelSet began with the groups {np.array(known).tolist()}; this "
-                f"chunk has {new}, for which its state has no variables. Begin anew, with rows of "
+                f"chunk has {new}, for which its state has no variables. Start over, with rows of "
                 "all groups first."
             )
         rows, size = self.waiting.then(rows), solver.batch_size

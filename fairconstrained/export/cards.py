@@ -27,7 +27,7 @@ not fitted to the row; for `Boosting` on the training rows that it holds out"""
 _NOT_PRIVATE = "None: the model was trained without differential privacy."
 _ONE_FIT = """\
 This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
-in no epsilon above. One epsilon for a whole search: `PrivateGridSearch`."""
+not covered by this epsilon. One epsilon for a whole search: `PrivateGridSearch`."""
 _LIMITS = """\
 The constraint is on the groups and the criterion above. It says nothing about other groups, about
 subgroups of these, about other criteria of fairness, or about rows of another population."""

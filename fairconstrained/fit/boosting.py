@@ -45,7 +45,7 @@ def as_boosting(task: Task) -> Task:
     for name, value in (("solver", None), ("warm_start", False)):
         if task.params[name] is not value:
             raise ValueError(
-                f"{task.name}.{name} must be {value} with Boosting, whose booster begins anew and "
+                f"{task.name}.{name} must be {value} with Boosting, whose booster starts over and "
                 f"has its own rounds; got {task.params[name]!r}."
             )
     return replace(
@@ -104,7 +104,7 @@ def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
     if not len(held):
         raise ValueError(
             f"Boosting holds out one row in {_ONE_IN} of each label and group, and {len(cell)} "
-            "samples are too few for one. Give some thousand, or a linear model."
+            "samples are too few for one. Give a few thousand, or a linear model."
         )
     measured = replace(rows, X=None, y=rows.y[held.numpy()], group=rows.group[held.numpy()])
     constraint, dropped = boosted.constraint.without_small(measured.cells.numpy(), 1)

@@ -269,7 +269,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
     if any(missing):
         raise ValueError(
             f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
-            f"values whether or not they occur; column {missing.index(True)} is none."
+            f"values whether or not they occur; column {missing.index(True)} is not."
         )
     try:  # mixed types would be read differently, depending on which of them occur
         levels = [sorted(values) for values in declared]

@@ -161,7 +161,7 @@ def _nan_without_use(score: float, predictions: Any, metric: Metric) -> float:
         return score
     warn_caller(
         f"{name_of(metric)} has no score, but nan, for a model whose predictions are within "
-        f"{CONSTANT:g} of a constant: it keeps a bound on a gap without being of use.",
+        f"{CONSTANT:g} of a constant: a useless model keeps any bound on a gap.",
         UserWarning,
     )
     return float("nan")

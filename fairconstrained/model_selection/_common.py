@@ -103,8 +103,8 @@ def warn_of_exact_scores(estimator: Any, what: str, varied: Iterable[str] = ()) 
     """Warn if private fits are made several times and compared by exact numbers."""
     if private_parts(estimator, varied):
         warn_caller(
-            f"{what} fits a private estimator several times, and what it tells of held-out rows is "
-            "exact: no epsilon covers its result. Hold out public rows, and publish one fit that "
-            "was not chosen by others, or use PrivateGridSearch.",
+            f"{what} fits a private estimator several times, and what it reveals about held-out "
+            "rows is exact: no epsilon covers its result. Hold out public rows, and publish one "
+            "fit that was not chosen by others, or use PrivateGridSearch.",
             PrivacyWarning,
         )

@@ -403,8 +403,8 @@ def _check_rows(
             refusal = type(error).__name__
     if refusal:  # raised here, it has no cause, whose message may quote rows
         raise ValueError(
-            f"The steps of the pipeline refuse rows of X ({refusal}), in words that may quote "
-            "them and are left out. Try the steps on rows that are public."
+            f"The steps of the pipeline refuse rows of X ({refusal}). Their message is left out, "
+            "since it may quote rows. Try the steps on public rows."
         )
     clone(_private_part(model))._check_rows(table, y, sensitive_features)
 

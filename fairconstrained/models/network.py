@@ -275,7 +275,7 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
     except RuntimeError as error:
         raise ValueError(
             "model cannot be differentiated row by row (torch.func.vmap), which private training "
-            f"needs of modules that are no plain sequence of layers: {error}"
+            f"needs of modules that are not plain sequences of layers: {error}"
         ) from error
 
 

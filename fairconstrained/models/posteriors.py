@@ -426,8 +426,8 @@ class Posteriors(OfClassifier):
         except Exception as error:
             name = type(error).__name__
         raise ValueError(
-            f"{type(self).__name__}: a frozen classifier refuses rows of X ({name}), in words that "
-            f"may quote them and are left out. Try it on rows that are public.{said}"
+            f"{type(self).__name__}: a frozen classifier refuses rows of X ({name}). Its message "
+            f"is left out, since it may quote rows. Try it on public rows.{said}"
         )
 
     def _try_rows_alone(self, X: Any) -> str:
@@ -446,7 +446,7 @@ class Posteriors(OfClassifier):
             return f" Of made-up rows it says: {error}"
         try:
             alone = [self.transform(_safe_indexing(rows, [i])) for i in range(_TRIED)]
-            says = "says something else of a made-up row among others"
+            says = "predicts a made-up row differently among others"
         except Exception as error:  # one row has no statistics of a batch, say
             alone, says = [], f"refuses a made-up row by itself ({type(error).__name__})"
         if not alone or not np.allclose(np.concatenate(alone), together, rtol=0.0, atol=_SAME):

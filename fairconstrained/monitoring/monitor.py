@@ -299,7 +299,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         batch.
         """
         if self is other:
-            raise ValueError("merge needs another monitor, of other rows; got this one itself.")
+            raise ValueError("merge needs another monitor, of other rows; got this monitor.")
         if repr(self) != repr(other):
             raise ValueError(f"merge needs monitors of the same rule; got {self!r} and {other!r}.")
         self._begin()
@@ -573,7 +573,7 @@ def watched(constraint: Any, slack: Any, pos_label: Any) -> Claim:
     if claim.attributes != "crossed":
         raise ValueError(
             "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
-            f"sensitive_features by a monitor of its own; got {constraint!r}."
+            f"sensitive_features by a separate monitor; got {constraint!r}."
         )
     check_number("slack", most, "a number >= 0 and < 1", lambda s: s < 1)
     return claim

@@ -58,8 +58,8 @@ def refuse_steps_with_groups(steps: Sequence[Any]) -> None:
         raise ValueError(
             "a pipeline of a private estimator must have no steps that request "
             f"sensitive_features, as {', '.join(asking)} does: they would learn from the groups "
-            "exactly, in no epsilon. Leave the step out, or fit it to public rows and freeze it "
-            "(FrozenEstimator)."
+            "exactly, and no epsilon covers that. Leave the step out, or fit it to public rows and "
+            "freeze it (FrozenEstimator)."
         )
 
 
@@ -70,7 +70,7 @@ def warn_of_learning_steps(steps: Sequence[Any]) -> None:
     if learning:
         warn_caller(
             f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
-            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
+            "learns is part of every model, and no epsilon covers it. Give it public numbers, or "
             "leave it out and give feature_range.",
             PrivacyWarning,
         )

@@ -112,8 +112,8 @@ def run(
             if solver.diverged(iterate):
                 raise DivergenceError(
                     f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
-                    "objective are not finite. Scale the features, take smaller steps, or see "
-                    "whether data or a module of your own give nan."
+                    "objective are not finite. Scale the features, take smaller steps, or "
+                    "check whether the data or your own module produce nan."
                 )
             history.append(record(iterate) if record else iterate)
             converged, stop = iterate.residual <= tol, False

@@ -72,7 +72,7 @@ class _Stream(Source):
         if not seen:
             raise ValueError(
                 "data ran dry: it gave no batch when it was iterated again. Give a loader that "
-                "starts anew with each iteration, such as torch.utils.data.DataLoader, not a "
+                "starts over with each iteration, such as torch.utils.data.DataLoader, not a "
                 "generator."
             )
 

@@ -281,7 +281,7 @@ def test_a_header_that_has_a_column_with_and_without_blanks_is_refused(run, caps
         (b"sex\nwoman\n", ASKED, "has one column, 'sex': nothing separates others"),
         (b"a,b\n1,0,\n2,1,\n", ASKED, "has rows with more columns than its header: a, b"),
         (b'a,b\n"1,2\n3,4\n', ASKED, "cannot be read with --sep ',' --decimal '.' --encoding utf"),
-        (b"PK\x03\x04", ASKED, "is no Excel file that can be read. Unpack the archive"),
+        (b"PK\x03\x04", ASKED, "cannot be read as an Excel file. Unpack the archive"),
         (table().to_json(orient="records").encode(), ASKED, "is JSON, HTML or XML and no table"),
         (table().to_html().encode(), ASKED, "is JSON, HTML or XML and no table"),
         (table(), [*ASKED, "--sep", "::"], "--sep must be one character, or tab; got '::'"),

@@ -478,7 +478,7 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"confidence": 1}, "confidence"),
         ({"preset": "fairness"}, "preset must be one of four_fifths, nyc_144; got 'fairness'"),
         ({"preset": "nyc_144", "slack": 0.1}, "is a question: give no constraint and no slack"),
-        ({"reference": "child"}, "reference 'child' is no group of group: "),
+        ({"reference": "child"}, "reference 'child' is not a group of group: "),
         ({"reference": ["man", "A"]}, "reference must have a group for each of"),
         ({"slack": -1}, "slack must be a number >= 0"),
         ({"y_pred": np.full(N, None)}, "y_pred has no decisions"),

@@ -219,7 +219,7 @@ class NetworkAsClassifier(ClassifierMixin, BaseEstimator):
     ("module", "words"),
     [
         (nn.BatchNorm1d(2), r"refuses a made-up row by itself \(ValueError\)"),
-        (nn.Softmax(0), "something else of a made-up row among others"),
+        (nn.Softmax(0), "predicts a made-up row differently among others"),
     ],
 )
 def test_a_frozen_network_treats_each_row_by_itself(module, words):
