@@ -183,7 +183,7 @@ def tradeoff_curve(
         Its values.
     cv : int or splitter, default=5
         A number of folds of :class:`StratifiedSensitiveKFold`, or any splitter.
-    scoring : dict of str to scorer, optional
+    scoring : dict of str to scorer, list of str, or scorer, optional
         By default ``{"accuracy": "accuracy", "dp": demographic_parity_scorer}``, weighted if there
         is a `sample_weight`, and within `control_features` if there are any.
     params : dict, optional
@@ -239,6 +239,8 @@ def tradeoff_curve(
     cv, metadata = check_cv(cv, y), {"sensitive_features": groups, **(params or {})}
     grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
+    if isinstance(scoring, (list, tuple)):  # of names, as in scikit-learn
+        scoring = dict(zip(scoring, scoring, strict=True))
     scorers = scoring_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
     order: Any = np.arange(len(values))
     if all(isinstance(value, Real) for value in values):  # from loose slacks to strict ones

@@ -195,6 +195,14 @@ def test_strata_that_are_routed_to_fits_are_those_of_the_scores():
     assert score == points["mean_test_dp"][0] == pytest.approx(-np.ptp(rates, axis=1).max())
 
 
+def test_a_list_of_scorers_is_a_dict_of_them_by_their_names():
+    names = ["accuracy", "f1"]
+    by_name = {"accuracy": "accuracy", "f1": "f1"}
+    listed, named = (curve(LogisticRegression(), scoring=one) for one in (names, by_name))
+    pd.testing.assert_frame_equal(*(t.filter(regex="_test_") for t in (listed, named)))
+    assert listed["mean_test_f1"].notna().all()
+
+
 @pytest.mark.parametrize(
     ("estimator", "changed", "message"),
     [
