@@ -245,8 +245,8 @@ class CertifiedClassifier(DelegatingClassifier):
             "each worker would certify another model, with rows of its own. Fit the estimator "
             "there, and certify it by metrics.certify with rows that no worker has trained on.",
         )
-        constraint = self._given("constraint", self.constraint)
-        slack = self._given("slack", self.slack, constraint_bound(constraint))
+        constraint = self._argument("constraint", self.constraint)
+        slack = self._argument("slack", self.slack, constraint_bound(constraint))
         how = {"interval": self._of_estimator("interval"), "min_group_size": self.min_group_size}
         groups, strata = sensitive_features, fit_params.get("control_features")
         claim = read_claim(constraint, slack, None, **how, in_strata=strata is not None)
@@ -398,9 +398,9 @@ class CertifiedClassifier(DelegatingClassifier):
             raise NotCertifiedError(message)
         warn_caller(message, category)
 
-    def _given(self, name: str, *own: Any) -> Any:
+    def _argument(self, name: str, *values: Any) -> Any:
         """Return the first value that is not None, or else the estimator's parameter `name`."""
-        for value in (*own, self._of_estimator(name)):
+        for value in (*values, self._of_estimator(name)):
             if value is not None:
                 return value
         raise ValueError(

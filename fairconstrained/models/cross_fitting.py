@@ -99,8 +99,8 @@ class InKinds:
 
     def predict_proba(self, X: Any) -> Floats:
         """Return probabilities of the kinds, (n, n_kinds), which add up to one."""
-        given = np.nan_to_num(_given(copy.deepcopy(self.model), X, self.names))
-        return np.asarray(softmax(given, axis=1) @ self.is_kind)
+        evidence = np.nan_to_num(_outputs(copy.deepcopy(self.model), X, self.names))
+        return np.asarray(softmax(evidence, axis=1) @ self.is_kind)
 
 
 def check_known(model: Any, names: ArrayLike) -> None:
@@ -186,7 +186,7 @@ def cross_fit(
 
 def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
     """Return a model's evidence on the `kinds`; raise ValueError if it is not finite."""
-    evidence = _given(model, X, kinds, least)
+    evidence = _outputs(model, X, kinds, least)
     if not np.isfinite(evidence).all():
         raise ValueError(
             f"{type(model).__name__} gives posteriors or decisions that are not finite."
@@ -194,30 +194,30 @@ def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GI
     return evidence
 
 
-def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
+def _outputs(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
     """Return logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
-        given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
-        given, lacking = np.log(np.maximum(given, least)), np.log(least)
+        output = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
+        output, lacking = np.log(np.maximum(output, least)), np.log(least)
     elif hasattr(model, "decision_function"):
-        given = np.asarray(as_numpy(model.decision_function(X)), dtype=float)
-        if given.ndim == 1:
-            given = np.column_stack((-0.5 * given, 0.5 * given))
-        lacking = given.min(initial=0.0)
+        output = np.asarray(as_numpy(model.decision_function(X)), dtype=float)
+        if output.ndim == 1:
+            output = np.column_stack((-0.5 * output, 0.5 * output))
+        lacking = output.min(initial=0.0)
     else:  # a search or a vote, which are known by then
         raise ValueError(
             f"a classifier as model needs predict_proba or decision_function once it is fitted; "
             f"got {model!r}."
         )
     n_rows, n_classes = _num_samples(X), len(model.classes_)
-    if given.shape != (n_rows, n_classes):  # as with a loss of one's own in LightGBM
+    if output.shape != (n_rows, n_classes):  # as with a loss of one's own in LightGBM
         raise ValueError(
             f"{type(model).__name__} must give a probability or a decision for each of its "
-            f"{n_classes} classes; of {n_rows} rows it gives shape {given.shape}."
+            f"{n_classes} classes; of {n_rows} rows it gives shape {output.shape}."
         )
     known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
-    evidence = np.full((len(given), len(kinds)), lacking)
-    evidence[:, place[known]] = given[:, known]
+    evidence = np.full((len(output), len(kinds)), lacking)
+    evidence[:, place[known]] = output[:, known]
     return evidence
 
 

@@ -178,25 +178,25 @@ class LinearModel:
 class OwnCoordinates(LinearModel):
     """A linear model with the parameters of another, on its rows :math:`((x - c) T, 1)`."""
 
-    def __init__(self, given: LinearModel):
-        n_columns = given.n_params // given.n_outputs
-        zeros = given.centre.new_zeros(n_columns)
-        super().__init__(given.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
-        self.offsets = given.offsets
-        self._given = given
+    def __init__(self, original: LinearModel):
+        n_columns = original.n_params // original.n_outputs
+        zeros = original.centre.new_zeros(n_columns)
+        super().__init__(original.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
+        self.offsets = original.offsets
+        self._original = original
 
     @classmethod
-    def of(cls, given: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
+    def of(cls, original: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
         """Return the model, and the rows of X in its coordinates."""
-        model, n_rows, n_coordinates = cls(given), X.shape[0], given.transform.shape[-1]
-        rows = given.centre.new_ones((n_rows, len(model.centre)))
+        model, n_rows, n_coordinates = cls(original), X.shape[0], original.transform.shape[-1]
+        rows = original.centre.new_ones((n_rows, len(model.centre)))
         for chunk in torch.split(torch.arange(n_rows), CACHE_ROWS):  # a chunk fits into the cache
             part = rows[chunk[0] : chunk[-1] + 1]
-            centred = X.rows(chunk).to_dense() - given.centre
-            if given.transform.ndim == 2:
-                part[:, :n_coordinates] = centred @ given.transform
+            centred = X.rows(chunk).to_dense() - original.centre
+            if original.transform.ndim == 2:
+                part[:, :n_coordinates] = centred @ original.transform
             else:
-                torch.mul(centred, given.transform, out=part[:, :n_coordinates])
+                torch.mul(centred, original.transform, out=part[:, :n_coordinates])
             # Clipping multiplies rows of infinite norm by zero, which would make infinite entries
             # nan.
             part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
@@ -209,13 +209,13 @@ class OwnCoordinates(LinearModel):
         return self.scores(w, X), lambda cotangent: X.t_matmul(cotangent).reshape(-1)
 
     def penalty(self, w: Tensor) -> Penalty:
-        return self._given.penalty(w)
+        return self._original.penalty(w)
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        return self._given.attributes(w)
+        return self._original.attributes(w)
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        return self._given.restore(attributes)
+        return self._original.restore(attributes)
 
 
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:

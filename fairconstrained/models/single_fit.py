@@ -152,21 +152,21 @@ class SingleFit(PlainClassifier, Posteriors):
             ]
         return table
 
-    def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
+    def out_of_fold(self, rows: Any, targets: Sequence[Floats]) -> Floats:
         """Return scores of all rows by clones trained on probabilities of the other folds."""
         n_classes = len(rows.classes)
         scores = np.empty((len(rows.y), 1 if n_classes == 2 else n_classes))
         with one_openmp_thread(rows.X):
-            for (train, test), own in zip(self.folds_, taught, strict=True):
-                model = self._fitted_to(rows, train, own)
+            for (train, test), target in zip(self.folds_, targets, strict=True):
+                model = self._fitted_to(rows, train, target)
                 scores[test] = scores_of(model, _safe_indexing(rows.X, test), rows.classes)
         return scores
 
-    def learn(self, rows: Any, taught: Sequence[Floats], unseen: Floats) -> None:
+    def learn(self, rows: Any, targets: Sequence[Floats], unseen: Floats) -> None:
         """Fit the classifier to the mean over folds of probabilities, of rows seen and unseen."""
         total = np.zeros_like(unseen)
-        for (train, test), own in zip(self.folds_, taught, strict=True):
-            total[train] += own
+        for (train, test), target in zip(self.folds_, targets, strict=True):
+            total[train] += target
             # A row out of a fold was not seen by its model, so that the mean is over all folds for
             # each row.
             total[test] += unseen[test]
@@ -179,9 +179,9 @@ class SingleFit(PlainClassifier, Posteriors):
         """Drop the attributes that only training needs."""
         del self.seed_, self.folds_, self.seen_
 
-    def _fitted_to(self, rows: Any, used: Ints, taught: Floats) -> Any:
+    def _fitted_to(self, rows: Any, used: Ints, targets: Floats) -> Any:
         """Return a clone that is fitted to the decisions for the rows `used`."""
-        label, ordered = taught.argmax(axis=1), np.sort(taught, axis=1)
+        label, ordered = targets.argmax(axis=1), np.sort(targets, axis=1)
         X = _safe_indexing(rows.X, used)
         if len(np.unique(label)) < 2:  # which many classifiers refuse, as weights of zero
             return DummyClassifier().fit(X, rows.classes[label])
