@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
+from fairconstrained.models.cross_fitting import LEAST_PROBABILITY, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
 from fairconstrained.numerics import TINY
@@ -395,7 +395,7 @@ def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: 
         evidence = graph.product(evidence, model.task.is_part)
     else:
         sums = graph.product(graph.Softmax(evidence, axis=1), model.task.is_part)
-        evidence = graph.Log(graph.Max(sums, np.array([LEAST_GIVEN])))
+        evidence = graph.Log(graph.Max(sums, np.array([LEAST_PROBABILITY])))
     free = _contrasts(graph, evidence, n_parts)
     if not model.task.labels.all():
         free = graph.Concat(free, label, axis=1)
@@ -404,9 +404,9 @@ def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: 
 
 def _evidence(graph: _Graph, ensemble: Ensemble, model: Any, X: Any) -> Any:
     """Return the evidence on the kinds by one classifier of an ensemble."""
-    logs = graph.Log(graph.Max(graph.sub_model(model, X), np.array([LEAST_GIVEN])))
+    logs = graph.Log(graph.Max(graph.sub_model(model, X), np.array([LEAST_PROBABILITY])))
     place = ensemble.kinds[None] == model.classes_[:, None]
-    return graph.Add(graph.product(logs, place), np.log(LEAST_GIVEN) * ~place.any(axis=0))
+    return graph.Add(graph.product(logs, place), np.log(LEAST_PROBABILITY) * ~place.any(axis=0))
 
 
 def _contrasts(graph: _Graph, evidence: Any, n_kinds: int) -> Any:
@@ -432,6 +432,6 @@ def _posteriors(graph: _Graph, calibrator: Calibrator, evidence: Any, free: Any)
 
 def _in_kinds(graph: _Graph, model: InKinds, X: Any) -> Any:
     """Return the probabilities of kinds, joined classes, by a frozen classifier."""
-    logs = graph.Log(graph.Max(graph.sub_model(model.model, X), np.array([LEAST_GIVEN])))
+    logs = graph.Log(graph.Max(graph.sub_model(model.model, X), np.array([LEAST_PROBABILITY])))
     place = np.asarray(model.model.classes_)[:, None] == model.names
     return graph.product(graph.Softmax(graph.product(logs, place), axis=1), model.is_kind)

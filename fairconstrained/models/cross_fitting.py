@@ -29,7 +29,7 @@ from fairconstrained.numerics import ROUNDING
 
 # Smaller posteriors are raised to this one. Forests and trees return 0 where a leaf has no such
 # row, and its logarithm would decide how all others are calibrated.
-LEAST_GIVEN = 1e-3
+LEAST_PROBABILITY = 1e-3
 
 
 def is_scoring_classifier(model: Any) -> bool:
@@ -184,7 +184,9 @@ def cross_fit(
     return Ensemble([fit(everything)] if alone else models, kinds), evidence
 
 
-def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
+def evidence_of(
+    model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_PROBABILITY
+) -> Floats:
     """Return a model's evidence on the `kinds`; raise ValueError if it is not finite."""
     evidence = _outputs(model, X, kinds, least)
     if not np.isfinite(evidence).all():
@@ -194,7 +196,7 @@ def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GI
     return evidence
 
 
-def _outputs(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
+def _outputs(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_PROBABILITY) -> Floats:
     """Return logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
         output = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)

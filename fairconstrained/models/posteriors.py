@@ -28,7 +28,7 @@ from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.boosters import family_of
 from fairconstrained.models.boosters.words import read_once
 from fairconstrained.models.cross_fitting import (
-    LEAST_GIVEN,
+    LEAST_PROBABILITY,
     Calibrator,
     Ensemble,
     InKinds,
@@ -535,7 +535,7 @@ class PartModel(NamedTuple):
             in_parts = group_evidence[:, is_part.argmax(axis=0)]
         else:
             sums = softmax(group_evidence, axis=1) @ is_part
-            in_parts = np.log(np.maximum(sums, LEAST_GIVEN))
+            in_parts = np.log(np.maximum(sums, LEAST_PROBABILITY))
         return [in_parts] if self.task.labels.all() else [in_parts, label_evidence]
 
     def posteriors(self, label_evidence: Floats, group_evidence: Floats) -> Floats:
@@ -631,7 +631,7 @@ class FittedPosteriors(NamedTuple):
 
     def range(self) -> tuple[Floats, Floats]:
         """Return the least and largest values of columns of uncalibrated models, (n_columns,)."""
-        far, n_classes = -np.log(LEAST_GIVEN), len(self.classes)
+        far, n_classes = -np.log(LEAST_PROBABILITY), len(self.classes)
         logs = [(-far, far)] if n_classes == 2 else [(-far, 0.0)] * n_classes
         label_ends = logs + [(0.0, 1.0)] * (n_classes - 1)
         ends = list(label_ends)
