@@ -194,7 +194,7 @@ def test_constraint_and_slack_are_the_estimators_own(constraint, slack, varied, 
     model = make_pipeline(StandardScaler(), RateConstrainedClassifier(constraint, slack=0.2))
     clf = CertifiedClassifier(model, random_state=0).fit(X, Y, sensitive_features=S)
     assert clf.certificate_.slack == pytest.approx(slack)
-    assert clf.certificate_.constraint == getattr(constraint, "name", constraint)
+    assert clf.certificate_.constraint.endswith(getattr(constraint, "name", constraint))
     (column,) = [name for name in clf.candidates_ if name.endswith(varied)]
     np.testing.assert_allclose(clf.candidates_[column][:2], first)
     assert clf.candidates_["estimate"].nunique() > 1

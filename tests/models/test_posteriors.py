@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.models.boosters.words import as_codes
-from fairconstrained.models.cross_fitting import LEAST_GIVEN
+from fairconstrained.models.cross_fitting import LEAST_PROBABILITY
 from fairconstrained.models.posteriors import Posteriors
 
 PARITY = [[0, 1], [0, 1]]
@@ -248,7 +248,7 @@ def test_columns_of_secret_rows_are_public_functions_of_x():
         np.testing.assert_allclose(model.transform(X), table)
     low, high = model.column_range
     assert ((low <= table + 1e-9) & (table - 1e-9 <= high)).all()
-    far = -np.log(LEAST_GIVEN)
+    far = -np.log(LEAST_PROBABILITY)
     np.testing.assert_array_equal(high, [far, 1, *[1, far, 1] * 2])
     p, first = (own.predict_proba(X[1:]) for own in (of_label, of_group))
     p, first = p.clip(1e-3), first.clip(1e-3)
