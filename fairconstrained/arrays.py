@@ -136,7 +136,7 @@ def is_number(value: Any, kind: type = Real) -> bool:
 
 
 def numbers_in(values: Any) -> Floats:
-    """Return numbers as an array; an empty one, of which no check takes the shape, for others."""
+    """Return numbers as an array, or an empty array if the values are not numbers."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):

@@ -191,7 +191,7 @@ class Sample:
 
     @property
     def everybody(self) -> Grouping:
-        """Return all rows as one group, whose name is that of no other, by a name of no column."""
+        """Return all rows as one group, under names that no other group and no column has."""
         codes = np.zeros(len(self.decision), dtype=np.int64)
         attribute = free_name(EVERYBODY, list(self.people), _ALL)
         names = [group for by in self.groupings for group in by.groups]

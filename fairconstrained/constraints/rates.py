@@ -342,7 +342,7 @@ class RateConstraint(notions.Notion):
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         part, unions, n_classes = self._parts(space), self._unions(), len(space.classes)
         weights = numbers_in(self.weights)
-        if not len(weights) or weights.shape[1:] != (len(unions), n_classes):
+        if not weights.size or weights.shape[1:] != (len(unions), n_classes):
             raise ValueError(
                 f"RateConstraint.weights must have shape (m, {len(unions)}, {n_classes}): values, "
                 f"unions, classes; got {weights.shape} of {self.weights!r}."

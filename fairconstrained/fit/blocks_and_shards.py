@@ -107,7 +107,7 @@ def filled_blocks(blocks: Iterable[Any]) -> Iterator[Any]:
         if not shape[0]:
             continue
         named.add(hasattr(block, "columns"))
-        if len(named) > 1:  # of which scikit-learn warns, and the order may be another
+        if len(named) > 1:  # scikit-learn only warns, and columns may be in another order
             raise ValueError(
                 "Blocks.read must give names of columns in all blocks or in none: DataFrames are "
                 "mixed with arrays, whose columns may be in another order."

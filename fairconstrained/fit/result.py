@@ -104,7 +104,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
 
 
 def label_shares(problem: Any, x: Tensor) -> Any:
-    """Return the weight of the rows that are predicted to be of each class, of one in all."""
+    """Return the weighted share of the rows that are predicted to be of each class."""
     w, n_classes = x[: problem.model.n_params], len(problem.constraint.space[0])
 
     def weights(rows: Rows) -> Tensor:

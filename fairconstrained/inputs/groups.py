@@ -461,7 +461,7 @@ def group_name(label: Any) -> str:
 
 
 def free_name(name: str, taken: Collection[str], more: str) -> str:
-    """Return a name, and more words as long as it is taken."""
+    """Return the name, with more words appended while it is taken."""
     while name in taken:
         name = f"{name}: {more}"
     return name

@@ -45,7 +45,7 @@ class Classes(NamedTuple):
             refuse_unknown(self.labels, parameter)
 
     def require_top(self) -> None:
-        """Raise ValueError if a single label was seen, and it may be on top or below another."""
+        """Raise ValueError if only one label was seen, and its rank is unknown."""
         if UNSEEN in self.labels:
             self.require_known()
 
@@ -172,7 +172,7 @@ def check_favourable(label: Any, seen: Sequence[Any], parameter: str = "pos_labe
 
 
 def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, Classes]:
-    """Return the code of each row's label, and the two labels, of which the target is on top."""
+    """Return the code of each row's label, and the two labels; the target is the one on top."""
     (codes,), seen = encode_labels(check_labels(y_true, name))
     classes = classes_of(seen, pos_label)
     if len(classes.labels) > 2:

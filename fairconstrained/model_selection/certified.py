@@ -106,7 +106,7 @@ class CertifiedClassifier(DelegatingClassifier):
     takes the rarer of its two decisions less often. The most accurate model that passed is kept,
     exactly as tested: whichever it is, it keeps the constraint on the population with probability
     at least `confidence`. A model that predicts the same for 99 % or more of the rows split off is
-    not kept, since it keeps any gap without being of use.
+    not kept: it satisfies any bound on a gap, and is useless.
 
     Parameters
     ----------

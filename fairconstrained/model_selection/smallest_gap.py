@@ -152,7 +152,7 @@ class SmallestGapClassifier(DelegatingClassifier):
             pairs = list(zip(values, bounds, strict=True))
             gap = max(value for value, bound in pairs if bound is None)
             excess = max(value - bound for value, bound in pairs if bound is not None)
-            # Copies that know the rows differ from each other in more decisions than on new rows.
+            # A model may tell apart the rows that it was fitted to, and no others.
             useful = model.label_shares_.max() < 1.0 - CONSTANT
             useful = useful and not nearly_constant(model.predict(X))
             return _Tried(slack, gap, excess, useful, model)

@@ -189,6 +189,7 @@ def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
         ({"weights": np.zeros((1, 2, 2))}, r"\.weights must .*not zero"),
         ({"weights": np.zeros((0, 2, 2))}, r"\.weights must .*\(m, 2, 2\)"),
         ({"weights": "equal"}, r"\.weights must .* of 'equal'"),
+        ({"weights": 1.0}, r"\.weights must .* got \(\) of 1\.0"),
         ({"slack": [0.1, 0.1]}, r"\.slack must .*a number or of shape \(1,\)"),
         ({"slack": [np.nan]}, r"\.slack must .*a number >= -inf; got .*nan"),
         ({"slack": "0.1"}, r"\.slack must .*a number"),
