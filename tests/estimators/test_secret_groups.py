@@ -172,7 +172,7 @@ def test_columns_declare_their_values_which_are_crossed():
 @pytest.mark.parametrize("table", [dict, pd.DataFrame])
 def test_columns_of_which_some_declare_nothing_are_refused(table):
     groups = table({"one": pd.Categorical(SEX, categories=["b", "a", "c"]), "two": SEX})
-    with pytest.raises(ValueError, match=r"must be categoricals, or none.*column 1 is none"):
+    with pytest.raises(ValueError, match=r"must be categoricals, or none.*column 1 is not"):
         clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=groups)
 
 
