@@ -38,7 +38,7 @@ from benchmarks.command import command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.inputs.groups import encode_groups
-from fairconstrained.metrics.bounds import clopper_pearson, difference_p_value
+from fairconstrained.metrics.bounds import clopper_pearson, excludes_difference
 from fairconstrained.model_selection.certified import CAUTION, FRACTIONS, in_sequences, sequences
 from fairconstrained.rate_definitions import CAPS
 
@@ -75,7 +75,7 @@ class Rates(NamedTuple):
         if not self.rows.all():  # with two groups there is nothing to compare
             return False
         return all(
-            difference_p_value((k[g], k[h]), (n[g], n[h]), slack, alpha / 50) <= alpha
+            excludes_difference((k[g], k[h]), (n[g], n[h]), slack, alpha)
             for k, n in zip(self.hits.T.tolist(), self.rows.T.tolist(), strict=True)
             for g, h in permutations(range(len(k)), 2)
         )

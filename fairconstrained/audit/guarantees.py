@@ -66,7 +66,7 @@ def rows_needed(certificate: Certificate, question: Question) -> float | None:
         def enough(m: float, hits: Array = hits, rows: Array = rows) -> bool:
             n = np.ceil(m * rows).astype(int)
             k = np.minimum(np.rint(m * hits).astype(int), n)
-            return comparison.excluded(
+            return comparison.excludes(
                 (int(k[0]), int(k[1])), (int(n[0]), int(n[1])), certificate.slack, alpha
             )
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtr, gammaln, xlog1py, xlogy
+from scipy.special import bdtr
 from scipy.stats import beta, norm
 
 from fairconstrained.arrays import Array, Floats, Ints, bisected
@@ -30,7 +30,7 @@ N_CELLS = 64
 # Values of the count that is summed over: every likely value for up to 80,000 rows, and for more
 # rows blocks of neighbours, whose last value bounds the others.
 N_POINTS = 2048
-# Coarse blocks first: they are valid too, and often decide at a thirty-second of the work.
+# Coarse blocks first: they are valid too, and leave few cells to be summed over once more.
 N_COARSE = 64
 # Standard deviations of Y around its mean that are summed over. The rest has a probability below
 # 1e-11, which is added to the bound.
@@ -111,15 +111,12 @@ def _positive(rows: ArrayLike) -> Array:
 # --- differences and ratios of two proportions ----------------------------------------------------
 
 
-def difference_p_value(
-    hits: tuple[int, int],
-    rows: tuple[int, int],
-    delta: float,
-    gamma: float,
-    factor: float = 1.0,
-    level: float | None = None,
-) -> float:
-    r"""Return the p-value of a true difference delta: the largest P(difference <= observed d).
+def excludes_difference(
+    hits: tuple[int, int], rows: tuple[int, int], delta: float, alpha: float, factor: float = 1.0
+) -> bool:
+    r"""Test at level alpha whether the difference of two rates is below delta.
+
+    The p-value of an observed difference d is at most
 
     .. math:: \sup_{p_2} \; P(c X / n_1 - Y / n_2 \leq d) + \gamma , \quad
               X \sim \mathrm{Bin}(n_1, (p_2 + \delta) / c), \; Y \sim \mathrm{Bin}(n_2, p_2),
@@ -128,74 +125,47 @@ def difference_p_value(
     over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
     (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
     rates at two of its corners bound it. A union bound over both rates would be wider by half.
-
-    With a level the result is only compared with it: an upper bound that does not exceed the level
-    is returned as it is, and so is the first probability that exceeds it.
     """
-    (k1, k2), (n1, n2) = hits, rows
+    (k1, k2), (n1, n2), gamma = hits, rows, alpha / 50
     observed = factor * k1 / n1 - k2 / n2
     if delta <= observed:
-        return 1.0
+        return False
     hoeffding = float(np.exp(-2.0 * (delta - observed) ** 2 / (factor**2 / n1 + 1.0 / n2)))
-    if hoeffding < gamma:  # larger than the probability at any rates: enough
-        return hoeffding
-    if level is not None and hoeffding + gamma <= level:
-        return hoeffding + gamma
+    if hoeffding + gamma <= alpha:  # larger than the probability at any rates: enough
+        return True
     lows, highs = clopper_pearson([k1, k2], [n1, n2], gamma / 4)
     low = max(lows[1], factor * lows[0] - delta, 0.0)
     high = min(highs[1], factor * highs[0] - delta, factor - delta)
     if low > high:
-        return gamma
+        return True
     edges = np.linspace(low, high, N_CELLS + 1)
-    first = np.clip((edges[:-1] + delta) / factor, 0.0, 1.0)
-    second = np.clip(edges[1:], 0.0, 1.0)
+    corners = np.clip(((edges[:-1] + delta) / factor, edges[1:]), 0.0, 1.0)
 
-    def largest(cells: Any, n_points: int) -> float:
-        p = first[cells], second[cells]
-        return float(_at_most(observed, (n1, n2), p, (factor, 1.0), n_points).max()) + gamma
+    def p_values(cells: Any, n_points: int) -> Floats:
+        return _at_most(observed, rows, corners[:, cells], (factor, 1.0), n_points) + gamma
 
-    if level is None:
-        return largest(slice(None), N_POINTS)
-    chernoff = _chernoff(observed, (n1, n2), (first, second), factor)
-    if (bound := float(chernoff.max()) + gamma) <= level:  # decides most comparisons, at no cost
-        return bound
-    if (bound := largest(slice(None), N_COARSE)) <= level:
-        return bound
-    p_value = 0.0
-    middle = N_CELLS // 2
-    for cells in (slice(middle - 4, middle + 4), slice(0, middle - 4), slice(middle + 4, None)):
-        p_value = max(p_value, largest(cells, N_POINTS))  # most often the middle decides
-        if p_value > level:
-            break
-    return p_value
+    coarse = p_values(slice(None), N_COARSE)
+    doubtful = np.argsort(-coarse)[: np.count_nonzero(coarse > alpha)]
+    starts = range(0, len(doubtful), 8)  # the likeliest first: most often they decide
+    return not any((p_values(doubtful[i : i + 8], N_POINTS) > alpha).any() for i in starts)
 
 
-def ratio_p_value(
-    hits: tuple[int, int],
-    rows: tuple[int, int],
-    shortfall: float,
-    gamma: float,
-    level: float | None = None,
-) -> float:
-    """Return the p-value of a second rate that is 1 - shortfall times the first."""
-    if shortfall >= 1.0:  # no rate is below zero
-        return 0.0
-    return difference_p_value(hits, rows, 0.0, gamma, 1.0 - shortfall, level)
+def excludes_shortfall(
+    hits: tuple[int, int], rows: tuple[int, int], shortfall: float, alpha: float
+) -> bool:
+    """Test at level alpha whether the second rate is more than 1 - shortfall times the first."""
+    # No rate is below zero.
+    return shortfall >= 1.0 or excludes_difference(hits, rows, 0.0, alpha, 1.0 - shortfall)
 
 
 class Comparison(NamedTuple):
     """A comparison of two rates, at most 1, which decreases in the second rate."""
 
     of_rates: Callable[[float, float], float]
-    p_value: Callable[..., float]  # of hits, rows, value and gamma
+    #: Tests, from hits, rows, a value and a level, whether the true comparison is below the value.
+    excludes: Callable[[tuple[int, int], tuple[int, int], float, float], bool]
     words: str  # of groups g and h
     method: str
-
-    def excluded(
-        self, hits: tuple[int, int], rows: tuple[int, int], value: float, alpha: float
-    ) -> bool:
-        """Test at level alpha whether the true comparison is below this value."""
-        return bool(self.p_value(hits, rows, value, alpha / 50, level=alpha) <= alpha)
 
     def bound(self, hits: tuple[int, int], rows: tuple[int, int], alpha: float) -> float:
         """Bound the comparison from above with probability 1 - alpha; 1 if a rate has no rows."""
@@ -204,14 +174,14 @@ class Comparison(NamedTuple):
         observed = self.of_rates(hits[0] / rows[0], hits[1] / rows[1])
 
         def possible(value: float) -> bool:
-            return not self.excluded(hits, rows, value, alpha)
+            return not self.excludes(hits, rows, value, alpha)
 
         return float(bisected(possible, observed, 1.0, 12)[1])
 
 
 DIFFERENCE = Comparison(
     lambda first, second: first - second,
-    difference_p_value,
+    excludes_difference,
     "{g} vs {h}",
     "exact test of the difference of two binomial proportions for each pair of groups "
     "(unconditional, Berger and Boos 1994)",
@@ -219,38 +189,21 @@ DIFFERENCE = Comparison(
 # The fraction by which the second rate falls short of the first: one minus their ratio.
 SHORTFALL = Comparison(
     lambda first, second: 1.0 - second / first if first > 0 else 0.0,
-    ratio_p_value,
+    excludes_shortfall,
     "{h} falls short of {g}",
     "exact test of the ratio of two binomial proportions for each pair of groups "
     "(unconditional, Berger and Boos 1994)",
 )
 
 
-def _chernoff(
-    observed: float, n: tuple[int, int], p: tuple[Floats, Floats], factor: float
-) -> Floats:
-    """Bound P(c X / n1 - Y / n2 <= observed) for pairs of rates, (m,), by Chernoff's bound.
-
-    The bound holds for every tilt >= 0, and is nearly the smallest at the tilt that is best for
-    normal variables of the same variances.
-    """
-    (n1, n2), (p1, p2) = n, p
-    variance = factor**2 * p1 * (1.0 - p1) / n1 + p2 * (1.0 - p2) / n2
-    tilt = np.maximum(factor * p1 - p2 - observed, 0.0) / np.maximum(variance, 1e-12)
-    tilt = np.minimum(tilt, 30.0 * min(n1, n2))  # no rounding to certainty beyond
-    first = n1 * np.log1p(p1 * np.expm1(-tilt * factor / n1))
-    second = n2 * np.log1p(p2 * np.expm1(tilt / n2))
-    return np.asarray(np.exp(np.minimum(tilt * observed + first + second, 0.0)))
-
-
 def _at_most(
     observed: float,
     n: tuple[int, int],
-    p: tuple[Floats, Floats],
+    p: Array,
     factors: tuple[float, float],
     n_points: int,
 ) -> Floats:
-    """Bound P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (m,), and factors c, d.
+    """Bound P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (2, m), and factors c, d.
 
     The result is exact up to rounding if Y has at most `n_points` likely values. Otherwise
     neighbours form blocks: P(X ...) grows with Y, so that its value at the end of a block bounds
@@ -258,20 +211,13 @@ def _at_most(
     """
     (n1, n2), (p1, p2), (c, d) = n, p, factors
     if n2 > n1:  # sum over the smaller one: failures of Y and X change places
-        swapped = (1.0 - p2, 1.0 - p1)
-        return _at_most(observed + d - c, (n2, n1), swapped, (d, c), n_points)
+        return _at_most(observed + d - c, (n2, n1), 1.0 - p[::-1], (d, c), n_points)
     deviation = np.sqrt(n2 * p2 * (1.0 - p2)).max()
     width = int(N_DEVIATIONS * deviation) + 20
     size = -(-(2 * width + 1) // n_points)
     last = np.rint(n2 * p2)[:, None] + np.arange(-width, width + size, size)  # of each block
     ends = np.clip(last, 0, n2)
-    if size == 1:
-        inside = (last >= 0) & (last <= n2)
-        log_pmf = gammaln(n2 + 1) - gammaln(ends + 1) - gammaln(n2 - ends + 1)
-        log_pmf += xlogy(ends, p2[:, None]) + xlog1py(n2 - ends, -p2[:, None])
-        mass = inside * np.exp(log_pmf)
-    else:
-        mass = np.diff(bdtr(ends, n2, p2[:, None]) * (last >= 0), axis=1, prepend=0.0)
+    mass = np.diff(bdtr(ends, n2, p2[:, None]) * (last >= 0), axis=1, prepend=0.0)
     most = np.floor(n1 * (observed + d * ends / n2) / c + 1e-9)
     below = np.where(most < 0, 0.0, bdtr(np.clip(most, 0, n1), n1, p1[:, None]))
     return np.asarray((mass * below).sum(axis=1) + 1e-11)
@@ -344,7 +290,7 @@ def parity_bound(
     for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
         hits = int(counted.hits[g, e]), int(counted.hits[h, e])
         rows = int(counted.rows[g, e]), int(counted.rows[h, e])
-        if min(rows) and comparison.excluded(hits, rows, upper, alpha):
+        if min(rows) and comparison.excludes(hits, rows, upper, alpha):
             continue  # its bound is not larger
         bound = comparison.bound(hits, rows, alpha)
         if bound > upper:
