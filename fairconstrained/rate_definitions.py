@@ -133,6 +133,7 @@ CAPS: Mapping[str, Rates] = {
     "false_positive_rate": false_positive_rates,
     "rejection_rate": rejection_rates,
 }
+CRITERIA: Mapping[str, Rates] = {**PARITIES, **CAPS}
 
 
 def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:

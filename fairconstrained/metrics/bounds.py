@@ -298,7 +298,7 @@ def parity_bound(
     if len({e for *_, e in pairs}) < len(counted.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
-    estimate = estimated(counts, notion, kept, comparison, sets)
+    estimate = estimated(*counts.rates(notion)[:2], kept, comparison, sets)
     return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
@@ -313,17 +313,24 @@ def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
 
 
 def estimated(
-    counts: Counts, notion: Rates, kept: Array, comparison: Comparison | None, sets: Ints
+    hits: Array, rows: Array, kept: Array, comparison: Comparison | None, sets: Any = 0
 ) -> float:
-    """Return the worst comparison of rates or, without `comparison`, the largest rate; or nan."""
-    values = _Counted(counts, notion, kept).values
+    """Return the worst comparison of rates, (n_groups, n_events), or without one the largest rate.
+
+    Cells that are `kept` count, and groups of the same set are compared; nan if there are none.
+    """
+    values, sets = hits / np.where(kept, rows, np.nan), np.broadcast_to(sets, len(kept))
+    together = [
+        values[compared & (sets == one), event]
+        for event, compared in enumerate(kept.T)
+        for one in np.unique(sets)
+    ]
     if comparison is None:
-        return NAN if np.isnan(values).all() else float(np.nanmax(values))
-    rates, compared = values.tolist(), comparison.of_rates
-    pairs = ((rates[g][e], rates[h][e]) for g, h, e in _compared_pairs(kept, sets))
+        return max((float(rates.max()) for rates in together if len(rates)), default=NAN)
+    ends = [(float(rates.max()), float(rates.min())) for rates in together if len(rates) > 1]
     # Rates of zero have no ratio.
-    both = (compared(*pair) for pair in pairs if comparison is DIFFERENCE or pair[0] > 0)
-    return max(both, default=NAN)
+    some = (pair for pair in ends if comparison is DIFFERENCE or pair[0] > 0)
+    return max((comparison.of_rates(*pair) for pair in some), default=NAN)
 
 
 def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:

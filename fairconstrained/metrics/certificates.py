@@ -48,7 +48,7 @@ from fairconstrained.metrics.metric import standing_weights
 from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Population
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.rate_definitions import CAPS, PARITIES
+from fairconstrained.rate_definitions import CRITERIA, PARITIES
 
 _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
@@ -326,25 +326,22 @@ def _encoded(sensitive_features: Any, n_rows: int) -> Groups:
 def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     """Bound a constraint on predicted labels: a gap or cap of rates."""
     table = _Table.of(rows, claim)
-    counts, notion = table.counts, {**PARITIES, **CAPS}[claim.notion]
+    counts, notion, how = table.counts, CRITERIA[claim.notion], claim.comparison
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if claim.pooled:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
-    counts.definitions(notion, by_ratio=claim.ratio is not None)
-    rates = counts.rates(notion)
+    rates = counts.rates(notion, by_ratio=claim.ratio is not None)
     families = (0,) if claim.pooled else (table.attributes, table.sets)
     comparable = claim.compared(rates.rows, *families)
-    how = None
-    if claim.is_cap:
+    if how is None:
         bound = bounds.cap_bound(counts, notion, claim.alpha, comparable.kept)
     else:
-        how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
         bound = bounds.parity_bound(counts, notion, claim.alpha, comparable.kept, how, table.sets)
     standing = None
     if table.standing is not None:
-        weighted = counts._replace(table=table.standing)
-        standing = bounds.estimated(weighted, notion, comparable.kept, how, table.sets)
+        weighted = counts._replace(table=table.standing).rates(notion)
+        standing = bounds.estimated(*weighted[:2], comparable.kept, how, table.sets)
     left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed, standing)
 

@@ -14,10 +14,16 @@ from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.values import declared_values, kind_of, warn_of_spellings
-from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
+from fairconstrained.metrics.bounds import (
+    AGAINST_ALL,
+    DIFFERENCE,
+    DISTRIBUTIONS,
+    SHORTFALL,
+    Comparison,
+)
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
 from fairconstrained.metrics.metric import choose
-from fairconstrained.rate_definitions import CAPS, PARITIES, Rate, needs_labels
+from fairconstrained.rate_definitions import CAPS, CRITERIA, PARITIES, Rate, needs_labels
 
 OVERALL = "all"
 # Parameters that hold the bound of a constraint object, and functions to units of the violation.
@@ -80,13 +86,20 @@ class Claim(NamedTuple):
         return self.notion in CAPS
 
     @property
+    def comparison(self) -> Comparison | None:
+        """Return how the rates of two groups are compared; None for a cap."""
+        if self.is_cap:
+            return None
+        return DIFFERENCE if self.ratio is None else SHORTFALL
+
+    @property
     def rates(self) -> list[Rate]:
         """Return the rates of decisions, perhaps inside an interval, that the claim is about."""
         return self.rates_of([0, 1])
 
     def rates_of(self, labels: Sequence[Any]) -> list[Rate]:
         """Return the claim's rates for two labels, the second of them favourable."""
-        rates = {**PARITIES, **CAPS}.get(self.notion)
+        rates = CRITERIA.get(self.notion)
         return [] if rates is None else list(rates(labels, [1]))
 
     @property
@@ -117,7 +130,7 @@ class Claim(NamedTuple):
         """Whether the claim needs true labels."""
         if self.notion in DISTRIBUTIONS:
             return False
-        rates = {**PARITIES, **CAPS}.get(self.notion)
+        rates = CRITERIA.get(self.notion)
         return rates is None or needs_labels(rates)
 
     @property
@@ -168,7 +181,7 @@ def read_claim(
     *,
     interval: Any,
     min_group_size: Any,
-    known: Sequence[str] = (*PARITIES, *CAPS, *COMPARISONS),
+    known: Sequence[str] = (*CRITERIA, *COMPARISONS),
     **how: Any,
 ) -> Claim:
     """Check parameters and return a claim on one of the `known` criteria."""

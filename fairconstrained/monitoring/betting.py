@@ -193,8 +193,9 @@ class Comparison:
     :math:`p_g`, and 0 in place of v.
     """
 
-    def __init__(self, bets: Bets) -> None:
+    def __init__(self, bets: Bets, batch: int = 0) -> None:
         self.bets = bets
+        self.batch = batch  # of groups: 0 for the first ones
         self.wealth = 1.0  # of the mixture over bets, claims and times to begin
         self.counts = np.zeros(len(bets.growth))
         # Outcomes, groups and places in the stream of less than a window.

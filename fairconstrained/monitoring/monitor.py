@@ -23,12 +23,12 @@ from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import UNSEEN, order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.inputs.values import Description, listed
-from fairconstrained.metrics.bounds import rate_facts
+from fairconstrained.metrics.bounds import estimated, rate_facts
 from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring import betting
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
-from fairconstrained.rate_definitions import CAPS, PARITIES, Rate
+from fairconstrained.rate_definitions import CRITERIA, Rate
 
 # No alarm comes before this number of rows, and later groups get no full share of the stake.
 FIRST_ROWS = 100
@@ -313,8 +313,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._check_number(names)
         self._seen, place = seen, self._places(names)
         self._compare_new_groups()
-        self._hits[:, place] += other._hits
-        self._rows[:, place] += other._rows
+        self._hits[place] += other._hits
+        self._rows[place] += other._rows
         for (event, groups), later in other._comparisons.items():
             there = tuple(place[g] for g in groups)
             pair = tuple(sorted(there))
@@ -334,43 +334,32 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def evidence_(self) -> float:
         """The wealth of all bets together."""
         self._begin()
-        held = 1.0 - sum(self._stakes)
-        stakes = zip(self._stakes, self._comparisons.values(), strict=True)
-        return held + sum(stake * comparison.wealth for stake, comparison in stakes)
+        wealth = [comparison.wealth for comparison in self._comparisons.values()]
+        return 1.0 + float(self._stakes @ (np.array(wealth) - 1.0))
 
     @property
     def interval_(self) -> tuple[float, float]:
         """Bounds of the violation at all times."""
         self._begin()
         counts = np.array([comparison.counts for comparison in self._comparisons.values()])
-        stakes, alpha = np.array(self._stakes), 1.0 - self.confidence
-        return interval(counts, stakes, self._payoffs, alpha)
+        return interval(counts, self._stakes, self._payoffs, 1.0 - self.confidence)
 
     @property
     def rates_(self) -> list[dict[str, Any]]:
         """Each rate with its bounds at all times."""
         self._begin()
         low, high = rate_bounds(self._hits, self._rows, 1.0 - self.confidence)
-        names, cells = list(map(group_name, self.groups_)), np.argwhere(self._rows >= 0)[:, ::-1]
-        columns = {"rows": self._rows.T, "hits": self._hits.T, "rate": self._values().T}
-        events = [rate.event + rate.condition for rate in self._named]
-        return rate_facts(events, names, cells, **columns, low=low.T, high=high.T)
+        names, cells = list(map(group_name, self.groups_)), np.argwhere(self._rows.T >= 0)[:, ::-1]
+        rate = self._hits / np.where(self._rows > 0, self._rows, np.nan)
+        columns = {"rows": self._rows, "hits": self._hits, "rate": rate, "low": low, "high": high}
+        events = [one.event + one.condition for one in self._named]
+        return rate_facts(events, names, cells, **columns)
 
     @property
     def estimate_(self) -> float:
         """The violation of the rows so far; nan if there is nothing to compare."""
         self._begin()
-        kept = self._compared.kept.T
-        compared = kept.any(axis=1) & ~self._without_ratio
-        if not compared.any():
-            return float("nan")
-        kept, values = kept[compared], self._values()[compared]
-        # Groups that are not compared are no extremes.
-        low = np.where(kept, values, np.inf).min(axis=1)
-        high = np.where(kept, values, -np.inf).max(axis=1)
-        if self._claim.is_cap:
-            return float(high.max())
-        return float(((high - low) / (high if self._claim.ratio else 1.0)).max())
+        return estimated(self._hits, self._rows, self._compared.kept, self._claim.comparison)
 
     @property
     def left_out_(self) -> list[str]:
@@ -402,7 +391,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             # Those that have begun to spend their stake have seen both.
             if comparison.unspent == 1.0
             for h in others
-            if self._rows[event, [g, h]].min() >= FIRST_ROWS
+            if self._rows[[g, h], event].min() >= FIRST_ROWS
         ]
 
     @property
@@ -416,15 +405,19 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _without_ratio(self) -> Array:
         """Whether the rates of an event have no ratio that the criterion needs, (n_events,)."""
-        return self._compared.without_ratio(self._hits.T) & bool(self._claim.ratio)
+        return self._compared.without_ratio(self._hits) & bool(self._claim.ratio)
 
     @property
     def _compared(self) -> Compared:
         """The rates that the estimate compares; the evidence itself allows for small groups."""
-        return self._claim.compared(self._rows.T, sets=0)
+        return self._claim.compared(self._rows, sets=0)
 
-    def _values(self) -> Floats:
-        return np.asarray(self._hits / np.where(self._rows > 0, self._rows, np.nan))
+    @property
+    def _stakes(self) -> Floats:
+        """The share of each comparison in the stake: those of a batch of groups share equally."""
+        batches = np.array([one.batch for one in self._comparisons.values()], dtype=np.int64)
+        shares = np.where(batches == 0, FOR_FIRST, (1.0 - FOR_FIRST) * 0.5**batches)
+        return np.asarray(shares / np.bincount(batches)[batches])
 
     def _begin(self) -> None:
         """Check the parameters before the first rows."""
@@ -443,10 +436,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self.groups_: dict[Any, int] = {OVERALL: 0} if self._claim.pooled else {}
         # By the event and two groups, or the one whose rate is capped.
         self._comparisons: dict[tuple[int, tuple[int, ...]], Comparison] = {}
-        self._stakes: list[float] = []  # of each comparison
         self._batch = 0  # of groups
-        self._stakes_before: list[float] = []  # of comparisons in earlier batches
-        self._hits = self._rows = np.zeros((len(rates), 0), dtype=np.int64)
+        self._hits = self._rows = np.zeros((0, len(rates)), dtype=np.int64)  # by group and event
         self.history_: dict[str, list[float]] = {
             key: [] for key in ("rows", "evidence", "estimate", "low", "high")
         }
@@ -481,25 +472,21 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     def _compare_new_groups(self) -> int:
         """Begin the comparisons of new groups; return the number of earlier groups."""
-        n_before, n_groups = self._hits.shape[1], len(self.groups_)
+        n_before, n_groups = len(self._hits), len(self.groups_)
         if n_before == n_groups:
             return n_before
         if self.n_rows_ >= FIRST_ROWS and self._comparisons:
-            self._batch += 1
             # Earlier comparisons keep their stake: taking from them would change bets that were
             # made.
-            self._stakes_before = list(self._stakes)
+            self._batch += 1
         size = 1 if self._claim.is_cap else 2
         self._comparisons |= {
-            (event, groups): Comparison(self._bets)
-            for event in range(len(self._hits))
+            (event, groups): Comparison(self._bets, self._batch)
+            for event in range(len(self._hit_cells))
             for groups in combinations(range(n_groups), size)
             if groups[-1] >= n_before
         }
-        n_new = len(self._comparisons) - len(self._stakes_before)
-        stake = FOR_FIRST if self._batch == 0 else (1.0 - FOR_FIRST) * 0.5**self._batch
-        self._stakes = self._stakes_before + [stake / max(n_new, 1)] * n_new
-        new = ((0, 0), (0, n_groups - n_before))
+        new = ((0, n_groups - n_before), (0, 0))
         self._hits, self._rows = np.pad(self._hits, new), np.pad(self._rows, new)
         return n_before
 
@@ -514,8 +501,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         begins = {g: int(rows.argmax()) for g, rows in came.items() if g >= n_before}
         possible, hits = self._possible_cells[:, cells], self._hit_cells[:, cells]
         for g, rows in came.items():
-            self._rows[:, g] += np.count_nonzero(possible[:, rows], axis=1)
-            self._hits[:, g] += (hits * possible)[:, rows].sum(axis=1)
+            self._rows[g] += np.count_nonzero(possible[:, rows], axis=1)
+            self._hits[g] += (hits * possible)[:, rows].sum(axis=1)
         nobody = np.zeros(len(groups), dtype=bool)
         for (event, compared), comparison in self._comparisons.items():
             if came.keys().isdisjoint(compared):
@@ -569,7 +556,7 @@ def watched(constraint: Any, slack: Any, pos_label: Any) -> Claim:
     """Check the parameters of a monitor; return the claim that it watches."""
     bound = constraint_bound(constraint)
     most, how = slack if bound is None else bound, {"interval": None, "min_group_size": "auto"}
-    claim = read_claim(constraint, most, pos_label, known=[*PARITIES, *CAPS], **how)
+    claim = read_claim(constraint, most, pos_label, known=[*CRITERIA], **how)
     if claim.attributes != "crossed":
         raise ValueError(
             "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
