@@ -30,7 +30,6 @@ from fairconstrained.export import model_card
 from fairconstrained.fit.task import undone_settings
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Posteriors
-from fairconstrained.solvers import NoisyTables
 from tests.helpers.fits import FORGIVEN, measured, table
 from tests.helpers.marks import slow_where
 
@@ -214,13 +213,6 @@ def test_without_constraints_it_is_the_calibrated_classifier():
     posterior = clf.model_.fitted_.columns(X)[:, 1]
     agree = clf.predict(X) == (posterior > 0.5)
     assert agree.mean() > 0.97
-
-
-def test_models_of_public_labels_are_fitted_where_groups_are_secret():
-    X, y, group = table(n=1000)
-    clf = fc.DPFermiClassifier(model=GaussianNB(), solver=NoisyTables(n_steps=5))
-    clf.fit(X, y, sensitive_features=group)
-    assert clf.coef_.shape == (1, 2)  # log odds and probability of the label
 
 
 @pytest.mark.slow

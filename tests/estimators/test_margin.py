@@ -156,22 +156,6 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
     assert kept(fc.RateConstrainedClassifier(parallel).fit(X, y, sensitive_features=columns))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "clf",
-    [
-        fc.LossParityClassifier(slack=0.01),
-        fc.AUCFairClassifier(slack=0.02),
-        fc.PartialParityClassifier(slack=0.1),
-        fc.RateConstrainedClassifier(model=(4,), slack=0.1, random_state=0),
-    ],
-    ids=lambda clf: type(clf).__name__,
-)
-def test_every_estimator_keeps_its_slack(clf):
-    X, y, group = draw(1)
-    assert kept(clf.fit(X, y, sensitive_features=group))
-
-
 RANKING = fc.AUCFairClassifier(slack=0.05, min_group_size=0, random_state=0)
 OF_RANKS = {"interval": (0, 0.5), "slack": 0.1, "min_group_size": 0}
 RANKS = fc.PartialParityClassifier("rank_parity", **OF_RANKS)

@@ -445,10 +445,13 @@ def test_a_progress_bar_shows_no_times():
     assert not re.search(r"\d\d:\d\d|it/s|s/it", shown.getvalue())
 
 
-@pytest.mark.parametrize("name", PRIVATE)
-def test_histories_tell_no_times(name):
+@pytest.mark.parametrize("name", slow_where(PRIVATE, "penalty, groups", "rates of a network"))
+def test_a_fit_spends_what_is_planned_and_tells_no_times(name):
     """A step takes as long as its batch is large."""
-    history = fitted(clone(PRIVATE[name])).history_
+    clf = clone(PRIVATE[name])  # a copy of a fitted one would have no seed
+    planned = clf.planned_privacy(len(DATA.target))
+    history = fitted(clf).history_
+    assert clf.privacy_ == planned
     assert np.isnan(history["time"]).all()
     assert len(history["violation"]) == len(history["time"]) > 0
 

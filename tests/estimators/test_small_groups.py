@@ -8,13 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import fairconstrained as fc
 from fairconstrained import metrics, model_selection
@@ -421,13 +417,3 @@ def test_private_fits_release_counts_of_strata_as_of_groups():
     assert len(clf.groups_) == 6
     assert clf.privacy_.epsilon <= 5.0
     assert all("x" not in words for words in clf.constraints_)
-
-
-def test_routing():
-    X, y, sex, age = people(400)
-    with config_context(enable_metadata_routing=True), warnings.catch_warnings(action="ignore"):
-        pipeline = make_pipeline(StandardScaler(), fc.RateConstrainedClassifier(slack=0.05))
-        given = {"sensitive_features": sex, "control_features": age}
-        assert len(pipeline.fit(X, y, **given)[-1].groups_) == 4
-        found = cross_validate(pipeline, X, y, params=given, cv=3, return_estimator=True)
-    assert all(len(clf[-1].groups_) == 4 for clf in found["estimator"])

@@ -25,7 +25,6 @@ from fairconstrained.model_selection import PrivateGridSearch, private_search
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy import Budget, mechanisms, privacy_spent
 from fairconstrained.solvers import DPSGDA
-from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import PRIVATE, Means, errors_of
 
 DATA = make_biased_classification(3000, 6, bias=0.6, random_state=0)
@@ -37,16 +36,6 @@ quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 def searched(estimator, grid, **params):
     search = PrivateGridSearch(estimator, grid, **params)
     return search.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
-
-
-@quiet
-@pytest.mark.parametrize("name", slow_where(PRIVATE, "penalty, groups", "rates of a network"))
-def test_what_is_planned_is_what_is_spent(name):
-    clf = clone(PRIVATE[name])  # a copy of a fitted one would have no seed
-    rows = slice(0, 1000)
-    planned = clf.planned_privacy(1000)
-    clf.fit(DATA.data[rows], DATA.target[rows], sensitive_features=DATA.sensitive_features[rows])
-    assert clf.privacy_ == planned
 
 
 def test_no_entry_of_a_row_decides_a_warning():

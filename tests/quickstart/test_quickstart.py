@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import warnings
 from functools import partial
@@ -43,9 +45,11 @@ class Missing(RateConstrainedClassifier):
         return super().predict(X) * self.grants_
 
 
-@pytest.fixture(autouse=True)
-def _few_rows(monkeypatch):
-    monkeypatch.setattr(steps, "make_loan_applications", partial(make_loan_applications, 1_600))
+@pytest.fixture(autouse=True, scope="module")
+def _few_rows():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "make_loan_applications", partial(make_loan_applications, 1_600))
+        yield
 
 
 def run(tmp_path, *argv):
@@ -54,9 +58,17 @@ def run(tmp_path, *argv):
     return pd.read_csv(tmp_path / "tradeoff.csv")
 
 
-def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
-    table = run(tmp_path / "new")
-    out = capsys.readouterr().out
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """The folder of a run, its trade-off, and what it has printed."""
+    folder = tmp_path_factory.mktemp("results") / "new"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        table = run(folder)
+    return folder, table, printed.getvalue()
+
+
+def test_writes_the_tradeoff_and_prints_it(ran):
+    folder, table, out = ran
     counts = table.groupby(["rows", "method"])["slack"].agg(["size", "count"])
     methods = {("cross-validated", "trees"), ("cross-validated", "linear")}
     methods |= {("held out", name) for name in ("trees", "linear", "reductions")}
@@ -76,24 +88,22 @@ def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
     assert "its slack bounds each group against all rows" in out
     assert "predicted 'granted'" in out
     for picture in ("tradeoff.png", "groups.png"):
-        assert (tmp_path / "new" / picture).read_bytes().startswith(b"\x89PNG")
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
+def test_what_is_written_is_the_chosen_model_and_what_it_does(ran):
     """The model predicts what the report counts and the certificate bounds."""
-    table = run(tmp_path, "--reductions")
-    out = capsys.readouterr().out
-    assert "reductions" not in set(table["method"])
+    folder, table, out = ran
     [name, slack] = out.split("chosen: ")[1].split(";")[0].split(", slack ")
-    model = joblib.load(tmp_path / "model.joblib")
+    model = joblib.load(folder / "model.joblib")
     _, test = steps.held_out(steps.generated(seed=0), read([], None))
     predicted = model.predict(test.X)
     gap = demographic_parity_difference(test.y, predicted, sensitive_features=test.groups)
     held_out = table[(table["rows"] == "held out") & (table["method"] == name)]
     assert held_out.set_index("slack")["violation"][float(slack)] == pytest.approx(gap)
-    report = pd.read_csv(tmp_path / "groups.csv", index_col=0)
+    report = pd.read_csv(folder / "groups.csv", index_col=0)
     assert report["selection_rate"]["overall"] == pytest.approx(predicted.mean())
-    audit = json.loads((tmp_path / "audit.json").read_text())
+    audit = json.loads((folder / "audit.json").read_text())
     assert audit["groups"][0]["selection_rate"] == pytest.approx(predicted.mean())
     assert audit["answer"] in out
     assert audit["findings"][0].startswith(f"The model: {steps.in_words(name, float(slack))}")
@@ -102,18 +112,27 @@ def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
     assert change["gained"] + change["kept"] == predicted.sum()
     free = table[(table["rows"] == "held out") & (table["method"] == f"{name}, unconstrained")]
     assert change["error_before"] == pytest.approx(free["error"].item())
-    assert "Who changed" in (tmp_path / "audit.html").read_text()
-    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert "Who changed" in (folder / "audit.html").read_text()
+    certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["estimate"] == pytest.approx(gap)
     assert certificate["upper"] > gap
     assert ("IS CERTIFIED" in out) == certificate["kept"] == (certificate["upper"] <= 0.4)
 
 
-def test_the_wanted_violation_decides(tmp_path, capsys):
+def test_the_wanted_violation_decides_and_without_fairlearn_there_are_no_reductions(
+    tmp_path, monkeypatch, capsys
+):
     """A slack of 0.3 is more accurate, but violates more."""
-    run(tmp_path, "--max-violation", "0.12", "--reductions")
-    lines = [line for line in capsys.readouterr().out.splitlines() if "<- chosen" in line]
-    assert [float(line.split()[1]) for line in lines] == [0.02] * 2
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "fairlearn" else find(name)
+    )
+    table = run(tmp_path, "--max-violation", "0.12")
+    out = capsys.readouterr().out
+    chosen = [line.split() for line in out.splitlines() if "<- chosen" in line]
+    assert [float(slack) for _, slack, *_ in chosen] == [0.02] * 2
+    assert "reductions" not in set(table["method"])
+    assert "pip install fairlearn" in out
 
 
 def test_candidates_that_miss_their_slack_or_grant_nobody_are_named(tmp_path, monkeypatch):
@@ -169,13 +188,3 @@ def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         run(tmp_path, "--dataset", "adult")
     assert capsys.readouterr().err == "adult is not there; put it here.\n"
-
-
-def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "fairlearn" else find(name)
-    )
-    table = run(tmp_path)
-    assert "reductions" not in set(table["method"])
-    assert "pip install fairlearn" in capsys.readouterr().out
