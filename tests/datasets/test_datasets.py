@@ -338,7 +338,7 @@ def test_every_data_set_is_tested_below():
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", FACTS)
-def test_counts_and_rows_of_the_real_data(real, name):
+def test_counts_of_the_real_data(real, name):
     """Loading compares the packed file with its checksum; downloads are compared by their rows."""
     n_rows, n_positive, groups, n_columns = FACTS[name]
     bunch = load_dataset(name, download_if_missing=False, preprocess="one_hot")

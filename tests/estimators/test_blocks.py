@@ -54,7 +54,6 @@ MODELS = {
     "odds": (fc.RateConstrainedClassifier("equalized_odds", slack=0.03), {}),
     "weights": (fc.RateConstrainedClassifier(slack=0.02), {"sample_weight": WEIGHT}),
     "strata": (fc.RateConstrainedClassifier(slack=0.1), {"control_features": SITES}),
-    "penalty": (fc.DPFermiClassifier(epsilon=None, penalty=5.0), {}),
     "missing": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PARTLY}),
     "probable": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PROBABLE}),
     "recorded": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": RECORDED}),

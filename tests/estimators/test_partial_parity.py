@@ -40,12 +40,11 @@ def fitted(constraint="statistical_parity", data=None, **params):
     X, y, group = table() if data is None else data
     # Among the positives all groups' scores are above the threshold in the upper half.
     interval = (0.5, 1.0) if constraint == "equal_opportunity" else (0.1, 0.5)
+    params = {"interval": interval, "slack": 0.1, "n_grid": 4, **params}
+    of_notion = {name: params.pop(name) for name in ("n_grid", "threshold") if name in params}
     notion = PARTIAL[constraint]()
-    own = {"n_grid": 4, **params}
-    own = {name: own[name] for name in notion.get_params() if name in own and name != "interval"}
-    notion.set_params(**{name: value for name, value in own.items() if name != "slack"})
-    params = {name: value for name, value in params.items() if name not in own or name == "slack"}
-    params = {"interval": interval, "slack": 0.1, **params}
+    takes = notion.get_params()
+    notion.set_params(**{name: value for name, value in of_notion.items() if name in takes})
     return PartialParityClassifier(notion, **params).fit(X, y, sensitive_features=group)
 
 

@@ -134,22 +134,6 @@ def test_deterministic_solvers_train_modules_of_single_precision(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "params"),
-    [
-        ("SwitchingSubgradient", {"step_size": 0.1, "constraint_step_size": 0.1}),
-        ("StochasticGhost", {"step_size": 0.2, "batch_size": 16, "max_level": 4, "n_steps": 150}),
-        ("SGDA", {"n_steps": 300, "batch_size": 256}),
-    ],
-)
-def test_every_stochastic_solver(kind, params):
-    solver = getattr(solvers, kind)(**params)
-    if kind == "SwitchingSubgradient":
-        solver.set_params(schedule=solvers.cosine)
-    assert measured(trained(gap_at_most(0.08), solver=solver)) <= 0.1
-
-
-@pytest.mark.slow
 def test_the_given_module_is_left_alone_and_seeds_decide():
     module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 1))
     before = {name: value.clone() for name, value in module.state_dict().items()}
