@@ -32,10 +32,11 @@ FEW = slice(0, 1000)
 rng = np.random.default_rng(0)
 PARTLY = np.where(rng.random(len(Y)) < 0.2, None, GROUPS)
 WEIGHT = rng.exponential(size=len(Y))
-pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::fairconstrained.exceptions.{kind}Warning")
-    for kind in ("ConstraintNotSatisfied", "Privacy", "SmallGroup")
-]
+KINDS = ("ConstraintNotSatisfied", "Privacy", "SmallGroup")
+pytestmark = pytest.mark.filterwarnings(
+    *(f"ignore::fairconstrained.exceptions.{kind}Warning" for kind in KINDS),
+    "ignore:.*for all rows that are compared",
+)
 
 
 def fitted(clf, groups=GROUPS, rows=FEW, weight=None):
