@@ -36,6 +36,7 @@ from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples, naming_texts_and_dates
 from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models.perceptron import Layers
+from fairconstrained.models.specification import Head
 from fairconstrained.numerics import VECTOR_ROWS
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.seeds import HiddenSeed
@@ -365,12 +366,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         -------
         ndarray of shape (n_samples,)
         """
-        rows = self._rows(X)
-        if hasattr(self, "coef_"):
-            table = self.model_.transform_for_labels(rows, self.coef_, self.intercept_)
-        else:
-            table = self.model_.transform(rows)
-        scores = self._scores_of(table)
+        head = (self.coef_, self.intercept_) if hasattr(self, "coef_") else None
+        scores = self._scores(X, head=head)
         # Ties go to the same class as in training, whatever the library of X.
         codes = hard_classes(torch.as_tensor(scores))
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
@@ -402,23 +399,15 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         tags.input_tags = as_specification(self.model).input_tags()
         return tags
 
-    def _rows(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Check new samples, and return them as the model takes them."""
+    def _table(self, X: Any, sensitive_features: Any = None, head: Head | None = None) -> Any:
+        """Check new samples, and return their columns, or columns that suffice for labels."""
         check_is_fitted(self)
         check_samples(X=X, sensitive_features=sensitive_features)
-        return self.model_.new_rows(self, X)
+        return self.model_.transform(self.model_.new_rows(self, X), head)
 
-    def _table(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Return the columns that the model computes for new samples."""
-        rows = self._rows(X, sensitive_features)  # unfitted estimators have no model
-        return self.model_.transform(rows)
-
-    def _scores(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Return the scores (n, K) of new samples, in the library of X."""
-        return self._scores_of(self._table(X, sensitive_features))
-
-    def _scores_of(self, table: Any) -> Any:
-        """Return the scores (n, K) from the columns of the model."""
+    def _scores(self, X: Any, sensitive_features: Any = None, head: Head | None = None) -> Any:
+        """Return the scores (n, K) of new samples in the library of X; with a head their signs."""
+        table = self._table(X, sensitive_features, head)
         if not hasattr(self, "coef_"):  # networks gain from threads
             return network_scores(table, self.module_)
         with one_thread():

@@ -31,6 +31,7 @@ from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.groups import read_groups
 from fairconstrained.inputs.values import listed
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
+from fairconstrained.models.specification import Head
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.problems.objectives import MeanLoss
@@ -216,8 +217,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def _table(self, X: Any, sensitive_features: Any = None) -> Any:
-        table = super()._table(X, sensitive_features)
+    def _table(self, X: Any, sensitive_features: Any = None, head: Head | None = None) -> Any:
+        table = super()._table(X, sensitive_features, head)
         if not self.group_features:
             return table
         if sensitive_features is None:

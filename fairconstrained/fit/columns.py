@@ -178,15 +178,11 @@ def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
         data: Rows = rows_elsewhere(rows, fit.specification, as_rows)
     else:
         # By all copies together, as new rows will be predicted, and not out of fold.
-        transform = fit.specification.transform
+        head = None
         if problem.constraint.label_based and problem.sums_decide:
-            head = problem.model.attributes(x)
-            transform = partial(
-                fit.specification.transform_for_labels,
-                coef=head["coef_"],
-                intercept=head["intercept_"],
-            )
-        table = transform(rows.X)
+            linear = problem.model.attributes(x)
+            head = linear["coef_"], linear["intercept_"]
+        table = fit.specification.transform(rows.X, head)
         data = replace(fit.data, blocks=_blocks(rows, table, task.device, task.expand))
     with one_thread():
         hard: Tensor = replace(problem, data=data).evaluate(x).hard

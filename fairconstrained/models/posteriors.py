@@ -39,7 +39,7 @@ from fairconstrained.models.cross_fitting import (
     takes_weights,
     uncalibrated,
 )
-from fairconstrained.models.specification import OfClassifier
+from fairconstrained.models.specification import Head, OfClassifier
 
 # A posterior that a finite sample cannot tell from zero: its logarithm would otherwise be a column
 # with one huge entry.
@@ -300,7 +300,12 @@ class Posteriors(OfClassifier):
             )
         return table
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Any, head: Head | None = None) -> Floats:
+        """Return the columns of new rows; fits of clones ask each model about a table once."""
+        # Fits that share columns need all of them.
+        if head is not None and len(head[0]) == 1 and not self.handle.shares:
+            with one_openmp_thread(X):
+                return self.fitted_.columns(X, head=(head[0][0], float(head[1][0])))
         digest = self.handle.digest(X)
 
         def ask(ensemble: Ensemble, X: Any) -> list[Floats]:
@@ -316,13 +321,6 @@ class Posteriors(OfClassifier):
             key = digest and (id(fitted), digest)
             _, table = self.handle.recall(key, lambda: (fitted, fitted.columns(X, ask)))
         return table
-
-    def transform_for_labels(self, X: Any, coef: Floats, intercept: Floats) -> Floats:
-        # Fits that share columns need all of them.
-        if len(coef) > 1 or self.handle.shares:
-            return self.transform(X)
-        with one_openmp_thread(X):
-            return self.fitted_.columns(X, head=(coef[0], float(intercept[0])))
 
     def columns(
         self,

@@ -30,6 +30,8 @@ from fairconstrained.models.perceptron import PerceptronModel
 from fairconstrained.numerics import TINY
 from fairconstrained.sharing import NO_STORE, Handle
 
+Head = tuple[Floats, Floats]  # coefficients (K, n_columns) and intercepts (K,) on the columns
+
 
 class Specification(BaseEstimator):  # type: ignore[misc]
     """Base of model specifications: from samples to columns, and from columns to a model.
@@ -81,13 +83,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         """
         return rows.X
 
-    def transform(self, X: Any) -> Any:
-        """Return columns of new rows; here X itself."""
+    def transform(self, X: Any, head: Head | None = None) -> Any:
+        """Return columns of new rows, or columns that suffice for labels by a head; here X."""
         return X
-
-    def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Any:
-        """Return columns that suffice for labels under these coefficients; here all columns."""
-        return self.transform(X)
 
     def build(
         self, X: Features, weight: Tensor, n_outputs: int, alpha: float
@@ -262,13 +260,9 @@ class PlainClassifier(OfClassifier):
     estimator_: Any
     classes_: NDArray[Any]
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Any, head: Head | None = None) -> Floats:
         """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
         return scores_of(self.estimator_, X, self.classes_)
-
-    def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Floats:
-        # SingleFit is a Posteriors as well, but has no models of the groups to ask.
-        return self.transform(X)
 
 
 def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
