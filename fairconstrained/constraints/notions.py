@@ -76,6 +76,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     name = "constraint"
     pos_label: Any = None  # a parameter of criteria about a positive class
+    attributes: str = "crossed"  # a parameter of criteria that may compare columns side by side
     within_strata = False  # whether it compares groups within strata of control features
 
     @property

@@ -78,8 +78,6 @@ class Boosted:
 def learn(fit: Fit) -> Fit:
     """Fit the booster under the constraint; return the fit with the rows held out as its data."""
     start = time.perf_counter()
-    if fit.rows.unknown:
-        fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
     check_label_based(fit)
     task, rows, seed = fit.task, fit.rows, fit.rng.initial_seed() % (1 << 32)
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)

@@ -112,9 +112,6 @@ def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
 
 def learn(fit: Fit) -> Fit:
     """Fit the specification of the model; return the fit with its columns, on the device."""
-    # Before anything is learnt from groups: rows of known group represent others in all later sums.
-    if fit.rows.unknown:
-        fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
     task, rows, specification = fit.task, fit.rows, fit.task.specification
     parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
     as_rows = partial(rows_on_device, device=task.device, expand=task.expand)

@@ -220,7 +220,7 @@ def weightless_everywhere(parts: Iterable[tuple[Any, ...]], groups: Array) -> tu
 
 def required(task: Task, inputs: FitInputs) -> int | None:
     """Return the number of last columns that no row may lack to be compared; None: all columns."""
-    parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
+    parallel = any(notion.attributes == "parallel" for notion in task.notions)
     # Groups of private releases are a public domain, whatever is missing.
     return inputs.n_control if parallel and not task.is_private else None
 
@@ -237,7 +237,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     # For all rows: a warning about one worker or block would reveal which of them has a value.
     warn_of_values(classes.tolist(), "y", "label")
     warn_of_groups(names, rows.columns)
-    attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
+    attributes = {notion.attributes for notion in task.notions}
     n_groups = 0 if groups is None else len(groups)
     if is_crossed and attributes == {"parallel"}:
         n_groups = max(len({*column} - {None}) for column in zip(*names, strict=True))
@@ -294,16 +294,16 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         # branch.
         places = np.arange(len(names) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
+        if not task.is_private:  # rows of known group represent others in all later sums
+            rows = replace(rows, stood_for=rows.weight_of_cells)
         if missing and (not declared or task.missing_sensitive == "raise"):
             messages.append(unknown_groups(task, rows))
         state = f"contains only the group {group_name(names[0])} where it is known"
         state = "lacks a value in every row" if names[0] in rows.partly else state
     else:
         state = f"contains only the group {group_name(names[0])}"
-    compared = [
-        rows.space.labels_of(getattr(n, "attributes", "")) for n in task.notions if n.needs_groups
-    ]
-    if min(map(len, compared), default=2) < 2:
+    compared = [len(rows.space.labels_of(n.attributes)) for n in task.notions if n.needs_groups]
+    if min(compared, default=2) < 2:
         messages.append(
             f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "

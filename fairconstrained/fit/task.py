@@ -293,8 +293,7 @@ def bound_constraints(
     space, bound = rows.space, []
     for place, notion in enumerate(task.notions):
         # A single group satisfies every comparison; a warning has said so.
-        attributes = getattr(notion, "attributes", "crossed")
-        labels = space.labels_of(attributes)
+        labels = space.labels_of(notion.attributes)
         if len(labels) > 1 or not notion.needs_groups:
             constraint = naming(notion, rows.favourable).bind(space, *task.bounds)
             member, words = constraint.without_small(counts.cpu().numpy(), least)
@@ -302,7 +301,7 @@ def bound_constraints(
             empty = [k for k, column in enumerate(columns) if set(column) == {None}]
             names = [f"all groups by {space.columns[k]} (0 rows)" for k in empty]
             if notion.needs_groups and not task.is_private:  # weights may tell secret groups
-                names += rows.without_weight(attributes)
+                names += rows.without_weight(notion.attributes)
             bound.append((member.at(place), [*names, *words]))
     return bound
 
