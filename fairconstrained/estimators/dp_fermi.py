@@ -143,7 +143,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         # No gap of rates is larger: the criterion is measured and not constrained.
         task = replace(task, bounds=(1.0,))
         if task.budget is None:
-            solver: Any = LabelRounds() if task.is_linear else FERMI()
+            solver: Any = LabelRounds() if task.specification.is_linear else FERMI()
             return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
         options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
         in_steps: dict[str, Any] = {

@@ -267,7 +267,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         if isinstance(task.notions[0], PartialStatisticalParity):
             # Gaps at many thresholds are added up: on small batches they are mostly noise.
             sgda = EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
-            solver = SequentialQuadratic() if task.is_linear else sgda
+            solver = SequentialQuadratic() if task.specification.is_linear else sgda
         if task.budget is None:
             return exact.as_exact(
                 task,
@@ -338,7 +338,7 @@ def with_start(fit: Fit, problem: Any) -> Any:
     if not problem.constraint.members:
         return problem
     feasible = isinstance(task.solver, FromFeasible)  # starts at scores that are all the same
-    if task.is_linear or is_auto(task) or not feasible:
+    if task.specification.is_linear or is_auto(task) or not feasible:
         problem = replace(problem, free=exact.without_constraints(fit, problem))
     if not feasible:
         problem = replace(problem, initial=problem.free)

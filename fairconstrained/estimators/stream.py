@@ -207,7 +207,7 @@ def stepped(
     stage = steps.stage(stream.rows.as_rows(task.device))
     for callback in callbacks_in(task.callbacks) or ():
         callback(stage.solution.iterate)
-    fit = Fit(task, stream.training_rows(), rng, [], specification=task.specification)
+    fit = Fit(task, stream.training_rows(), rng, [])
     return replace(stream, steps=steps), (fit, Solved([stage]), left_out)
 
 

@@ -38,7 +38,6 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import order_of, plain_labels
 from fairconstrained.inputs.samples import check_length
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.specification import Specification
 from fairconstrained.solvers.base import check_solves
 
 # Labels that are made indices at a time: 8 MB of them, however many rows there are.
@@ -57,7 +56,7 @@ def check_parts(task: Task, X: Any) -> None:
     label_rates = specification.needs_label_rates
     refused = (
         ("epsilon must be None to read Blocks", in_blocks and task.is_private),
-        ("model must be linear or a fitted classifier", not task.is_linear),
+        ("model must be linear or a fitted classifier", not task.specification.is_linear),
         ("model must be 'linear' with epsilon", wrapped and task.is_private),
         ("model must be linear to read Blocks", in_blocks and wrapped),
         (f"model cannot be {type(specification).__name__}", label_rates),
@@ -225,16 +224,15 @@ def plain(value: Any) -> Any:
 
 def columns_by_first_worker(
     specification: Posteriors, rows: TrainingRows, part_of_cell: Callable[[], Any], rng: Generator
-) -> tuple[Any, Specification]:
-    """Return the columns of the rows, and the specification that the first worker has fitted."""
+) -> Any:
+    """Return the columns of the rows, by models that the first worker fits for all."""
     workers, table = rows.workers, None
     cells = replace(rows, workers=ALONE).cells
     refuse_lacking(rows, workers.gather(cells)[0], "the rows of the first worker")
     with workers.agreeing():
         if workers.rank == 0:
             table = specification.fit_transform(rows, part_of_cell, rng)
-    fitted: Any = workers.gather(specification if workers.rank == 0 else None)[0]
+    fitted: Any = workers.gather(specification.fitted_ if workers.rank == 0 else None)[0]
+    specification.fitted_ = fitted
     with workers.agreeing():
-        if table is None:
-            table = fitted.transform(rows.X)
-    return table, fitted
+        return specification.transform(rows.X) if table is None else table

@@ -90,7 +90,7 @@ def learn(fit: Fit) -> Fit:
         boosted = boost(fit, boosted, seed)
     else:
         task.specification.fit_plain(rows, weight_of_loss(rows, boosted.risk), seed)
-    fit = replace(fit, specification=task.specification, learnt=boosted)
+    fit = replace(fit, learnt=boosted)
     return replace(fit, data=scored(fit, fit.learnt.held))
 
 
@@ -190,7 +190,7 @@ def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
 def scored(fit: Fit, some: Tensor) -> Rows:
     """Return the rows at these indices, with the booster's scores as columns."""
     boosted: Boosted = fit.learnt
-    table = fit.specification.transform(_safe_indexing(fit.rows.X, some.numpy()))
+    table = fit.task.specification.transform(_safe_indexing(fit.rows.X, some.numpy()))
     return replace(boosted.rows.take(some), blocks=(as_features(table, "cpu"),))
 
 
@@ -204,7 +204,7 @@ def measure_all_rows(fit: Fit, problem: FairERM, x: Tensor) -> Tensor:
     ordered = np.sort(table if table.shape[1] > 1 else np.hstack((table, 0.0 * table)), axis=1)
     close = np.flatnonzero(ordered[:, -1] - ordered[:, -2] < _CLOSE)
     if len(close):  # predicted by the booster itself
-        table[close] = fit.specification.transform(_safe_indexing(fit.rows.X, close))
+        table[close] = fit.task.specification.transform(_safe_indexing(fit.rows.X, close))
     data = replace(boosted.rows, blocks=(as_features(table, "cpu"),))
     return replace(problem, data=data).evaluate(x).hard
 

@@ -105,7 +105,7 @@ def random_seed(random_state: Any) -> int:
 
 def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
     """Return a context with a seeded generator; for modules torch's global one is seeded, too."""
-    if task.is_linear:
+    if task.specification.is_linear:
         return nullcontext(torch.Generator().manual_seed(seed))
     return seeded(seed, task.device)
 
@@ -120,15 +120,14 @@ def learn(fit: Fit) -> Fit:
     if isinstance(rows, RowsOfTable):
         learnt = learnt_from_sample(specification, rows, parts, fit.rng) if wrapped else []
         data: Rows = rows_elsewhere(rows, specification, as_rows, learnt)
-        return replace(fit, specification=specification, data=data)
+        return replace(fit, data=data)
     # A classifier that each worker fits to its own rows would give columns that mean different
     # things.
     if wrapped and rows.workers.size > 1:
-        table, specification = columns_by_first_worker(specification, rows, parts, fit.rng)
+        table = columns_by_first_worker(specification, rows, parts, fit.rng)
     else:
         table = specification.fit_transform(rows, parts, fit.rng)
-    data = as_rows(rows, table)
-    return replace(fit, specification=specification, data=data)
+    return replace(fit, data=as_rows(rows, table))
 
 
 def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
@@ -163,7 +162,7 @@ def _blocks(rows: TrainingRows, table: Any, device: str, expand: Any) -> Any:
 def build_model(fit: Fit) -> Any:
     """Build the model of flat parameters that solvers see."""
     data, outputs = fit.data, n_outputs(len(fit.rows.classes))
-    return fit.specification.build(data.X, data.weight, outputs, fit.task.alpha)
+    return fit.task.specification.build(data.X, data.weight, outputs, fit.task.alpha)
 
 
 def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
@@ -172,14 +171,14 @@ def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
     task, rows = fit.task, fit.rows
     if isinstance(rows, RowsOfTable):
         as_rows = partial(rows_on_device, device=task.device, expand=task.expand)
-        data: Rows = rows_elsewhere(rows, fit.specification, as_rows)
+        data: Rows = rows_elsewhere(rows, fit.task.specification, as_rows)
     else:
         # By all copies together, as new rows will be predicted, and not out of fold.
         head = None
         if problem.constraint.label_based and problem.sums_decide:
             linear = problem.model.attributes(x)
             head = linear["coef_"], linear["intercept_"]
-        table = fit.specification.transform(rows.X, head)
+        table = fit.task.specification.transform(rows.X, head)
         data = replace(fit.data, blocks=_blocks(rows, table, task.device, task.expand))
     with one_thread():
         hard: Tensor = replace(problem, data=data).evaluate(x).hard

@@ -53,7 +53,7 @@ def as_exact(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
 def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
     """Return the task with steps without privacy, and `solver` where the user gives none."""
     if solver is None:
-        solver = AugmentedLagrangian() if task.is_linear else EarlyStoppedSGDA()
+        solver = AugmentedLagrangian() if task.specification.is_linear else EarlyStoppedSGDA()
     fitted = isinstance(task.specification, Posteriors) and not task.specification.is_frozen
     defaults: dict[str, Any] = {
         "problem_class": FairERM,
@@ -82,10 +82,10 @@ def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
 
 def with_start(fit: Fit, problem: Any) -> Any:
     """Return the problem with the solution of a simpler one, for its solver to start from."""
-    if fit.task.is_linear:
+    if fit.task.specification.is_linear:
         if not problem.n_constraints:
             return problem
-        log_odds = fit.specification.log_odds
+        log_odds = fit.task.specification.log_odds
         if log_odds is not None and len(fit.rows.classes) == 2:
             columns = np.arange(fit.data.X.shape[1])
             one_column = {"coef_": columns[None] == log_odds, "intercept_": [0.0]}
@@ -101,7 +101,7 @@ def with_start(fit: Fit, problem: Any) -> Any:
 def without_constraints(fit: Fit, problem: Any) -> Tensor:
     """Return the variables of a solution without constraints."""
     free = replace(problem, constraint=stacked(fit.rows.space, []))
-    if not fit.task.is_linear:
+    if not fit.task.specification.is_linear:
         return _solved(fit, free, fit.task.solver).x
     # The slack does not matter: one of the fits of clones computes the solution for all.
     shared: Iterate = fit.shared("free", partial(_solved, fit, free, AugmentedLagrangian()))
@@ -151,7 +151,7 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
     problem, task = start(fit, problem), fit.task
     # Points where fits with other slacks ended. Networks begin anew: held-out rows decide when
     # their training stops, and fits that start at each other overfit the training rows.
-    follows = task.is_linear and fit.digest and task.specification.handle.follows
+    follows = task.specification.is_linear and fit.digest and task.specification.handle.follows
     points: dict[float, tuple[Tensor, Tensor]] = fit.shared("ends", dict) if follows else {}
     x = problem.start()
     dual = x.new_zeros(problem.n_constraints)
@@ -200,7 +200,8 @@ def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[S
             "or a smaller margin.",
             ConstraintNotSatisfiedWarning,
         )
-    if task.is_linear:  # a network that starts at a rough solution ends at a larger error
+    # A network that starts at a rough solution ends at a larger error.
+    if task.specification.is_linear:
         x, dual = point.x, point.dual
     narrow = replace(problem, constraint=constraint.narrowed(errors.minimum(most)))
     return [rough, run_watched(fit, narrow, x, dual)]

@@ -181,7 +181,7 @@ def learn_public(fit: Fit) -> Fit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = rows_on_device(fit.rows, learn_table(fit), device=fit.task.device)
-    return replace(fit, specification=fit.task.specification, data=data)
+    return replace(fit, data=data)
 
 
 # ---------------------------------------------------------------------- problems by releases

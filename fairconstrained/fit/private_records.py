@@ -79,7 +79,7 @@ def learn(fit: Fit, default_range: Any = None) -> Fit:
         else:
             X = cut(X, public.coordinates)
         data = replace(rows_on_device(fit.rows, (X,), device=device), workers=ALONE)
-    return replace(fit, specification=fit.task.specification, data=data, learnt=public)
+    return replace(fit, data=data, learnt=public)
 
 
 def cut(X: Features, public: Coordinates) -> Features:
@@ -129,7 +129,7 @@ def model_in(fit: Fit, coordinates: Coordinates) -> Any:
     centre, scale, _, runs = coordinates
     interval = None if ends is None else (public.centre, public.centre + public.scale)
     outputs = n_outputs(len(fit.rows.classes))
-    return fit.specification.build_private(centre, scale, outputs, interval, runs)
+    return fit.task.specification.build_private(centre, scale, outputs, interval, runs)
 
 
 def release_model(fit: Fit, releases: Releases) -> tuple[Fit, Any]:

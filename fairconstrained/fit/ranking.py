@@ -50,7 +50,7 @@ def as_ranking(task: Task) -> Task:
     """
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
-    problem_class = MomentERM if task.is_linear and suffice and free else FairERM
+    problem_class = MomentERM if task.specification.is_linear and suffice and free else FairERM
     return exact.as_exact(task, problem_class=problem_class, pose=pose, attributes=attributes)
 
 
@@ -71,7 +71,7 @@ def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
     model = build_model(fit)
     if task.params["objective"] == "auc":
         objective, model = pairwise_loss(task, data), model.for_ranking()
-    kind = RankingERM if task.is_linear else FairERM
+    kind = RankingERM if task.specification.is_linear else FairERM
     return kind(model, data, objective, constraint, task.alpha), left_out
 
 
@@ -100,7 +100,7 @@ def as_private_ranking(task: Task) -> Task:
     budget: Any = task.budget
     binormal = isinstance(surrogate_of(task), Binormal)
     wanted = (
-        ("model", "'linear'", task.is_linear),
+        ("model", "'linear'", task.specification.is_linear),
         ("objective", "'auc'", task.params["objective"] == "auc"),
         ("constraint", "a name or one with surrogate='binormal'", binormal),
     )

@@ -77,8 +77,8 @@ class Refits(Solver):
                 x, dual = trained_head(self.fit, aimed, x, dual, heads)
                 heads.append(Baseline(x))
             targets = probabilities_of_seen(self.fit, problem, x)
-            scores = torch.as_tensor(self.fit.specification.out_of_fold(self.fit.rows, targets))
-            values = problem.hard(scores.to(x), x.new_zeros(0))
+            scores = self.fit.task.specification.out_of_fold(self.fit.rows, targets)
+            values = problem.hard(torch.as_tensor(scores).to(x), x.new_zeros(0))
             iterate = Iterate(x, values, values, dual, residual=torch.inf)
             if iterate.excess <= FEASIBILITY_TOL:
                 iterate = iterate._replace(residual=0.0)
@@ -105,21 +105,21 @@ def trained_head(
 def probabilities_of_seen(fit: Fit, problem: Any, w: Tensor) -> list[Floats]:
     """Return the head's probabilities of the classes for the rows seen in each fold."""
     head = problem.model.attributes(w)
-    scores = (seen @ head["coef_"].T + head["intercept_"] for seen in fit.specification.seen_)
+    scores = (seen @ head["coef_"].T + head["intercept_"] for seen in fit.task.specification.seen_)
     return [as_numpy(class_probabilities(torch.as_tensor(fold))) for fold in scores]
 
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     """Fit the classifier to the head at `w`; return attributes that pass its scores through."""
     unseen = as_numpy(class_probabilities(problem.model.scores(w, problem.data.X)))
-    fit.specification.learn(fit.rows, probabilities_of_seen(fit, problem, w), unseen)
+    fit.task.specification.learn(fit.rows, probabilities_of_seen(fit, problem, w), unseen)
     size = n_outputs(len(fit.rows.classes))
     return {"coef_": np.eye(size), "intercept_": np.zeros(size)}
 
 
 def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
     """Return hard values of the classifier on its training rows, as the last step of the fit."""
-    fit.specification.forget()
-    scores = torch.as_tensor(fit.specification.transform(fit.rows.X)).to(x)
+    fit.task.specification.forget()
+    scores = torch.as_tensor(fit.task.specification.transform(fit.rows.X)).to(x)
     hard: Tensor = problem.hard(scores, x[:0])
     return hard

@@ -72,7 +72,7 @@ def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
     attributes: dict[str, Any] = fit.task.attributes(fit, problem, x[: problem.model.n_params])
     if "module_" in attributes:
         attributes["module_"] = auditable(attributes["module_"])
-    attributes["model_"] = fit.specification
+    attributes["model_"] = fit.task.specification
     attributes["classes_"], attributes["groups_"], *_ = problem.constraint.space
     attributes["_description_"] = fit.rows.description
     return attributes

@@ -109,6 +109,8 @@ class TrainingRows:
 
     def without_weight(self, attributes: str) -> list[str]:
         """List groups whose rows all weigh zero, attribute by attribute if these are parallel."""
+        if not self.weightless:
+            return []
         n = len(self.space.crossed)
 
         def compared(label: Any) -> list[tuple[int, Any]]:

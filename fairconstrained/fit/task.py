@@ -192,11 +192,6 @@ class Task:
     remedies: str = "more iterations (max_iter), a richer model"
 
     @property
-    def is_linear(self) -> bool:
-        """Whether scores are linear in the columns."""
-        return bool(self.specification.is_linear)
-
-    @property
     def is_private(self) -> bool:
         """Whether the fit has a budget of differential privacy."""
         return self.budget is not None
@@ -219,14 +214,13 @@ class Fit:
     rng: Generator  # the only source of randomness, except for dropout in networks
     ledger: list[PrivacyGuarantee]  # of all releases that may have been made so far
     watch: Callable[..., object] | None = None  # of the fit, a problem and each iterate
-    specification: Any = None  # fitted by `learn`
     data: Any = None  # Rows with the columns of the model, as problems see them, by `learn`
     learnt: Any = None  # other results of `learn`, for later steps
 
     def shared(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return the result of `compute`, once for all fits of clones to these rows."""
         key = self.digest and (self.digest, name)
-        return self.task.specification.handle.recall(key, compute) if key else compute()
+        return self.task.specification.handle.recall(key, compute)
 
     @cached_property
     def digest(self) -> bytes | None:
