@@ -372,9 +372,9 @@ def _assembled(
     table, width = [label_columns], 2 * (n_classes - 1) + (n_classes > 2)
     for model in fitted.parts:
         within = graph.product(label, model.task.labels[:, None])
-        parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, model.task.parts)]
+        parts = np.eye(model.calibrator.n_kinds)[:, model.task.parts]
         posterior = _posteriors_of_parts(graph, model, group_evidence, free)
-        density = graph.product(posterior, parts / np.maximum(model.prior, LEAST))
+        density = graph.product(posterior, parts / model.prior)
         density = graph.Mul(within, density)
         n_parts = parts.shape[1]
         # ONNX has no outer product of columns: two matrices of zeros and ones repeat them side by
@@ -390,13 +390,13 @@ def _assembled(
 
 def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: Any) -> Any:
     """Return posteriors of each part and of no part, given contrasts of the label."""
-    n_kinds, n_parts = model.task.is_part.shape
-    if n_parts == n_kinds:
-        evidence = graph.product(evidence, model.task.is_part)
+    n_kinds, n_outcomes = model.task.has_outcome.shape
+    if n_outcomes == n_kinds:
+        evidence = graph.product(evidence, model.task.has_outcome)
     else:
-        sums = graph.product(graph.Softmax(evidence, axis=1), model.task.is_part)
+        sums = graph.product(graph.Softmax(evidence, axis=1), model.task.has_outcome)
         evidence = graph.Log(graph.Max(sums, np.array([LEAST_PROBABILITY])))
-    free = _contrasts(graph, evidence, n_parts)
+    free = _contrasts(graph, evidence, n_outcomes)
     if not model.task.labels.all():
         free = graph.Concat(free, label, axis=1)
     return _posteriors(graph, model.calibrator, evidence, free)

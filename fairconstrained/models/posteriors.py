@@ -62,14 +62,23 @@ class GroupTask(NamedTuple):
     """The task of predicting which part of a constraint a row is in, among rows of some labels."""
 
     labels: NDArray[np.bool_]  # (n_classes,): whether these rows have the label
-    part_of_kind: Ints  # (n_kinds,), of groups: -1 where rows take no part
-    parts: Ints  # (n_parts,), to be told apart; ascending
+    outcome: Ints  # (n_kinds,), of groups: the part, after a 0 for no part if some are in none
+    parts: Ints  # (n_parts,), the outcomes to be told apart, ascending
 
     @property
-    def is_part(self) -> Floats:
-        """Return zeros and ones, (n_kinds, n_parts): which kind is in which part, including -1."""
-        parts, place = np.unique(self.part_of_kind, return_inverse=True)
-        return np.asarray(np.eye(len(parts))[place.reshape(-1)])
+    def has_outcome(self) -> Floats:
+        """Return zeros and ones, (n_kinds, n_outcomes): the outcome of each kind."""
+        return np.eye(int(self.outcome.max()) + 1)[self.outcome]
+
+    def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
+        """Return evidence on the outcomes and, if the task is within labels, on the labels too."""
+        has_outcome = self.has_outcome
+        if has_outcome.shape[0] == has_outcome.shape[1]:  # each kind is a part
+            on_outcomes = group_evidence[:, has_outcome.argmax(axis=0)]
+        else:
+            sums = softmax(group_evidence, axis=1) @ has_outcome
+            on_outcomes = np.log(np.maximum(sums, LEAST_PROBABILITY))
+        return [on_outcomes] if self.labels.all() else [on_outcomes, label_evidence]
 
 
 def kinds_of_groups(part_of_cell: Any) -> tuple[Ints, Ints]:
@@ -99,11 +108,10 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     patterns, pattern_of_label = np.unique(cells, axis=0, return_inverse=True)
     tasks = []
     for i, pattern in enumerate(patterns):
-        parts, place = np.unique(pattern, return_inverse=True)
-        if len(parts) > 1:
-            part_of_kind = place.reshape(-1) - int(parts[0] < 0)
-            parts = np.arange(int(part_of_kind.max()) + 1)
-            tasks.append(GroupTask(pattern_of_label.reshape(-1) == i, part_of_kind, parts))
+        outcomes, outcome = np.unique(pattern, return_inverse=True)
+        if len(outcomes) > 1:
+            parts = np.flatnonzero(outcomes >= 0)
+            tasks.append(GroupTask(pattern_of_label.reshape(-1) == i, outcome.reshape(-1), parts))
     return tasks
 
 
@@ -464,7 +472,7 @@ class Posteriors(OfClassifier):
         parts = []
         for task in tasks:
             n_beside = 0 if task.labels.all() else 1 if n_classes == 2 else n_classes
-            calibrator = uncalibrated(task.is_part.shape[1], n_beside)
+            calibrator = uncalibrated(task.has_outcome.shape[1], n_beside)
             task = task._replace(parts=task.parts[:-1])
             parts.append(PartModel(task, np.ones(len(task.parts)), calibrator))
         return Ensemble([model], model.classes_), parts
@@ -513,33 +521,13 @@ class PartModel(NamedTuple):
     """A task with the overall fractions of its parts, and the calibrator of their posteriors."""
 
     task: GroupTask
-    prior: Floats
-    calibrator: Calibrator
-
-    @property
-    def kinds(self) -> Ints:
-        """Return the classes of the calibrator: parts, and -1 if some rows are in none."""
-        return np.unique(self.task.part_of_kind)
-
-    @property
-    def least_prior(self) -> Floats:
-        """Return the overall fractions, bounded from below, by which posteriors are divided."""
-        return np.maximum(self.prior, LEAST)
-
-    def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
-        """Return evidence on the parts and, if the task is within labels, on the labels too."""
-        is_part = self.task.is_part
-        if is_part.shape[0] == is_part.shape[1]:  # each kind is a part
-            in_parts = group_evidence[:, is_part.argmax(axis=0)]
-        else:
-            sums = softmax(group_evidence, axis=1) @ is_part
-            in_parts = np.log(np.maximum(sums, LEAST_PROBABILITY))
-        return [in_parts] if self.task.labels.all() else [in_parts, label_evidence]
+    prior: Floats  # (n_parts,), at least LEAST, since posteriors are divided by it
+    calibrator: Calibrator  # of the outcomes
 
     def posteriors(self, label_evidence: Floats, group_evidence: Floats) -> Floats:
         """Return posteriors of the parts among rows of the task's labels, (n, n_parts)."""
-        posteriors = self.calibrator.posteriors(*self.evidence(label_evidence, group_evidence))
-        return posteriors[:, np.isin(self.kinds, self.task.parts)]
+        evidence = self.task.evidence(label_evidence, group_evidence)
+        return self.calibrator.posteriors(*evidence)[:, self.task.parts]
 
 
 def part_model(
@@ -550,14 +538,12 @@ def part_model(
     `rows` has their labels, their groups, -1 where unknown, and the kind of each group.
     """
     label, group, kind = rows
-    part, has_label = task.part_of_kind[kind[group]], task.labels[label]
+    outcome, has_label = task.outcome[kind[group]], task.labels[label]
     used = has_label & (group >= 0)
-    prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
+    prior = weight[used] @ (outcome[used, None] == task.parts) / weight.sum()
     prior *= weight[has_label].sum() / weight[used].sum()  # the known stand for all
-    model = PartModel(task, prior, uncalibrated(1))
-    target = np.searchsorted(model.kinds, part)
-    calibrator = calibrated(model.evidence(*evidence), target, weight, used)
-    return model._replace(calibrator=calibrator)
+    calibrator = calibrated(task.evidence(*evidence), outcome, weight, used)
+    return PartModel(task, np.maximum(prior, LEAST), calibrator)
 
 
 class FittedPosteriors(NamedTuple):
@@ -614,8 +600,8 @@ class FittedPosteriors(NamedTuple):
         low = high = columns @ coef[:start]
         for model in self.parts:
             stop = start + factors.shape[1] * len(model.task.parts)
-            by_part = factors @ coef[start:stop].reshape(factors.shape[1], -1) / model.least_prior
-            if len(model.kinds) > len(model.task.parts):
+            by_part = factors @ coef[start:stop].reshape(factors.shape[1], -1) / model.prior
+            if model.calibrator.n_kinds > len(model.task.parts):
                 by_part = np.hstack((by_part, np.zeros((len(label), 1))))
             within = label[:, model.task.labels].sum(axis=1)
             low, high = low + within * by_part.min(axis=1), high + within * by_part.max(axis=1)
@@ -646,7 +632,7 @@ class FittedPosteriors(NamedTuple):
         for model in self.parts:
             within = label[:, model.task.labels].sum(axis=1, keepdims=True)
             joint = within * model.posteriors(label_evidence, group_evidence)
-            density = joint / model.least_prior
+            density = joint / model.prior
             products = label_columns[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)
