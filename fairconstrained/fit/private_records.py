@@ -30,9 +30,9 @@ from fairconstrained.problems.private.coordinates import (
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
-# Noise on the mean gradient over the training, in units of the clipping norm, which bounds mean
-# gradients. Only a warning depends on it.
-_MUCH_NOISE = 0.3
+# Noise on a mean gradient, or on the mean of a cell of rows, in units of the clipping norm, which
+# bounds both. Only warnings depend on it.
+MUCH_NOISE = 0.3
 
 
 class PublicRange(NamedTuple):
@@ -111,7 +111,7 @@ def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
     model = model_in(fit, fit.learnt.coordinates)
     noise = plan.noise(GRADIENT) * np.sqrt(model.n_params / plan.n_steps)
     noise /= plan.sampling_rate * n_rows
-    if noise > _MUCH_NOISE:
+    if noise > MUCH_NOISE:
         warn_caller(
             f"With {n_rows} rows, {model.n_params} parameters and "
             f"epsilon={budget.epsilon:g} the noise on the gradients, averaged over the "  # type: ignore[union-attr]

@@ -15,6 +15,7 @@ from fairconstrained.constraints.surrogates import Binormal, Quadratic
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.fit import exact, private, private_records
 from fairconstrained.fit.columns import build_model
+from fairconstrained.fit.private_records import MUCH_NOISE
 from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
 from fairconstrained.inputs.values import listed
 from fairconstrained.models.cross_fitting import log_odds_scale
@@ -31,10 +32,6 @@ from fairconstrained.problems.private.moments import (
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import solves
-
-# Noise on the mean of a cell, in units of the clipping norm, which bounds means. Only a warning
-# depends on it.
-_MUCH_NOISE = 0.3
 
 
 def surrogate_of(task: Task) -> Any:
@@ -154,12 +151,12 @@ def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
     noisy = [
         f"{space.describe(cell.numpy())} (about {in_rows(max(int(counts[cell]), 0))})"
         for cell in torch.eye(counts.numel(), dtype=torch.bool).reshape(-1, *counts.shape)
-        if float(deviations[cell]) > _MUCH_NOISE
+        if float(deviations[cell]) > MUCH_NOISE
     ]
     if noisy:
         warn_caller(
             f"With epsilon={budget.epsilon:g} the noise on the mean of "  # type: ignore[union-attr]
-            f"{listed(noisy, between='; ')}{COUNTED}, is more than {_MUCH_NOISE:g} of the norm of "
+            f"{listed(noisy, between='; ')}{COUNTED}, is more than {MUCH_NOISE:g} of the norm of "
             "a row: gaps there are mostly noise. Use more rows, fewer columns, larger groups or a "
             "larger epsilon.",
             PrivacyWarning,

@@ -78,7 +78,7 @@ class TrainingRows:
     @property
     def favourable(self) -> Any:
         """The best of two labels by the order of categories, or None."""
-        return best_of(self.classes.tolist(), self.order) if len(self.classes) == 2 else None
+        return best_of(self.classes.tolist(), self.order)
 
     @property
     def description(self) -> Description:

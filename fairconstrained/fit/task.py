@@ -219,8 +219,9 @@ class Fit:
 
     def shared(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return the result of `compute`, once for all fits of clones to these rows."""
-        key = self.digest and (self.digest, name)
-        return self.task.specification.handle.recall(key, compute)
+        if self.digest is None:
+            return compute()
+        return self.task.specification.handle.recall((self.digest, name), compute)
 
     @cached_property
     def digest(self) -> bytes | None:

@@ -262,13 +262,11 @@ class Posteriors(OfClassifier):
                 raise ValueError(
                     f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}."
                 )
-        if not (is_number(self.cv, Integral) or gives_pairs(self.cv)):
+        if not (self.cv >= 2 if is_number(self.cv, Integral) else gives_pairs(self.cv)):
             raise ValueError(
                 f"{type(self).__name__}.cv must be an integer >= 2, a splitter, or a list of "
                 f"(train, test); got {self.cv!r}."
             )
-        if isinstance(self.cv, Integral) and self.cv < 2:
-            raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
         most = self.max_rows
         if most is not None and not (isinstance(most, (int, np.integer)) and most >= 2):
             raise ValueError(
@@ -313,7 +311,7 @@ class Posteriors(OfClassifier):
         # Fits that share columns need all of them.
         if head is not None and len(head[0]) == 1 and not self.handle.shares:
             with one_openmp_thread(X):
-                return self.fitted_.columns(X, head=(head[0][0], float(head[1][0])))
+                return self.fitted_.columns(X, head=head)
         digest = self.handle.digest(X)
 
         def ask(ensemble: Ensemble, X: Any) -> list[Floats]:
@@ -559,14 +557,14 @@ class FittedPosteriors(NamedTuple):
         self,
         X: Any,
         ask: Callable[[Ensemble, Any], list[Floats]] = Ensemble.evidence,
-        head: tuple[Floats, float] | None = None,
+        head: Head | None = None,
     ) -> Floats:
         """Return the columns of rows, (n, n_columns), as the mean over folds.
 
         The head is linear, so its scores are the mean of those for single classifiers, on whose
         columns it was trained; columns of mean posteriors would be distributed otherwise. With a
-        `head`, coefficients (n_columns,) and intercept, scores have the right sign only: no model
-        of the groups is asked about rows whose sign does not depend on the group.
+        `head` its scores have the right sign only: no model of the groups is asked about rows whose
+        sign does not depend on the group.
         """
         rows = read_once(X)
         answers = [ask(self.labels, rows)]
@@ -575,7 +573,7 @@ class FittedPosteriors(NamedTuple):
             n_folds = max(n_folds, len(self.groups.models))
             depends = np.ones(n_rows, dtype=bool)
             if head is not None:
-                low, high = self._range_of_scores(np.vstack(answers[0]), head[0])
+                low, high = self._range_of_scores(np.vstack(answers[0]), head[0][0])
                 low, high = (end.reshape(-1, n_rows).mean(axis=0) + head[1] for end in (low, high))
                 rounding = 1e-9 * (1.0 + np.abs(low) + np.abs(high))
                 depends = ~((low > rounding) | (high < -rounding))  # beyond rounding

@@ -208,7 +208,7 @@ REFUSED = [
         ("cv", cv, "must be an integer >= 2, a splitter, or")
         for cv in (2.5, "ab", None, [1, 2], ONCE)
     ),
-    ("cv", 1, "must be at least 2 folds; got 1"),
+    ("cv", 1, "must be an integer >= 2, a splitter, or a list of .*; got 1"),
     ("max_rows", 1, "must be None or an integer >= 2; got 1"),
     *(("estimator", model, "must be a classifier with fit") for model in (None, GaussianNB)),
     ("group_model", GaussianNB, "must be a classifier with fit"),
@@ -391,7 +391,7 @@ def test_groups_are_asked_for_only_where_a_label_depends_on_them(parts, seed):
     coef, intercept = 0.1 * rng.normal(size=table.shape[1]), rng.normal()
     coef[0] = 1.0  # on the log odds
     scores = fitted.columns(X) @ coef + intercept
-    signs = np.sign(fitted.columns(X, ask, head=(coef, intercept)) @ coef + intercept)
+    signs = np.sign(fitted.columns(X, ask, head=(coef[None], intercept)) @ coef + intercept)
     assert np.array_equal(signs, np.sign(scores))
     assert asked[0] == len(X)
     assert sum(asked[1:]) < 0.8 * len(X)
