@@ -359,7 +359,7 @@ class Model(Protocol):
         """
 
     def prepared(self, X: Features) -> tuple[Model, Features]:
-        """Return a model and features for many batches of X; parameters keep their meaning."""
+        """Return a model and features that give the scores of many batches of X at the same w."""
 
     def penalty(self, w: Tensor) -> Penalty:
         """Return the penalty on coefficients, without intercepts and biases."""

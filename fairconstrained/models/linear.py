@@ -126,10 +126,24 @@ class LinearModel:
         return scores, clipped
 
     def prepared(self, X: Features) -> tuple[LinearModel, Features]:
-        """Store the norms of the rows in X or, where it pays, copy X in these coordinates."""
-        if X.better_dense:
-            return OwnCoordinates.of(self, X)
-        return self, X.with_norms(self.centre, self.transform)
+        """Store the norms of the rows in X or, where it pays, copy the rows ((x - c) T, 1)."""
+        if not X.better_dense:
+            return self, X.with_norms(self.centre, self.transform)
+        n_coordinates = self.transform.shape[-1]
+        rows = self.centre.new_ones((X.shape[0], n_coordinates + self.fit_intercept))
+        for chunk in torch.split(torch.arange(len(rows)), CACHE_ROWS):
+            part = rows[chunk[0] : chunk[-1] + 1]
+            centred = X.rows(chunk).to_dense() - self.centre
+            if self.transform.ndim == 2:
+                part[:, :n_coordinates] = centred @ self.transform
+            else:
+                torch.mul(centred, self.transform, out=part[:, :n_coordinates])
+            # Clipping multiplies rows of infinite norm by zero, which would make infinite entries
+            # nan.
+            part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
+        zeros = rows.new_zeros(rows.shape[1])
+        model = ProductModel(self.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
+        return model, DenseFeatures(rows).with_norms(model.centre, model.transform)
 
     def penalty(self, w: Tensor) -> Penalty:
         scale = self.scale[:, None]
@@ -175,47 +189,14 @@ class LinearModel:
         return self.transform[:, None] * gradient
 
 
-class OwnCoordinates(LinearModel):
-    """A linear model with the parameters of another, on its rows :math:`((x - c) T, 1)`."""
-
-    def __init__(self, original: LinearModel):
-        n_columns = original.n_params // original.n_outputs
-        zeros = original.centre.new_zeros(n_columns)
-        super().__init__(original.n_outputs, zeros, torch.ones_like(zeros), fit_intercept=False)
-        self.offsets = original.offsets
-        self._original = original
-
-    @classmethod
-    def of(cls, original: LinearModel, X: Features) -> tuple[OwnCoordinates, Features]:
-        """Return the model, and the rows of X in its coordinates."""
-        model, n_rows, n_coordinates = cls(original), X.shape[0], original.transform.shape[-1]
-        rows = original.centre.new_ones((n_rows, len(model.centre)))
-        for chunk in torch.split(torch.arange(n_rows), CACHE_ROWS):  # a chunk fits into the cache
-            part = rows[chunk[0] : chunk[-1] + 1]
-            centred = X.rows(chunk).to_dense() - original.centre
-            if original.transform.ndim == 2:
-                part[:, :n_coordinates] = centred @ original.transform
-            else:
-                torch.mul(centred, original.transform, out=part[:, :n_coordinates])
-            # Clipping multiplies rows of infinite norm by zero, which would make infinite entries
-            # nan.
-            part[~torch.linalg.vecdot(part, part).isfinite()] = 0.0
-        return model, DenseFeatures(rows).with_norms(model.centre, model.transform)
+class ProductModel(LinearModel):
+    """A linear model in the coordinates of its columns: scores are the product with them alone."""
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
         return X.matmul(w.reshape(-1, self.n_outputs))
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
         return self.scores(w, X), lambda cotangent: X.t_matmul(cotangent).reshape(-1)
-
-    def penalty(self, w: Tensor) -> Penalty:
-        return self._original.penalty(w)
-
-    def attributes(self, w: Tensor) -> dict[str, Any]:
-        return self._original.attributes(w)
-
-    def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        return self._original.restore(attributes)
 
 
 def whitener(hessian: Tensor, scale: Tensor) -> Tensor:

@@ -80,7 +80,8 @@ class PrivateERM:
                 "variables of its own (partial statistical parity). Use a constraint of rates, or "
                 "epsilon=None."
             )
-        self.model, X = model.prepared(data.X)
+        self.model = model
+        self._in_steps, X = model.prepared(data.X)
         part = constraint.partition.place(data.y, data.group, data.weight).part
         # The groups of these rows are parts, and n_parts for rows in no part.
         self.data, self.n_rows = replace(data, blocks=(X,), group=part), n_rows
@@ -130,7 +131,7 @@ class PrivateERM:
         weights; gradients of rows are clipped to `max_norm`.
         """
         batch = self.data.take(self._batches.draw(rng))
-        scores, clipped = self.model.linearize_rows(x, batch.X)
+        scores, clipped = self._in_steps.linearize_rows(x, batch.X)
         rows_of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
         released = self._noisy_table(TABLE, *rows_of_batch, table, rng)
         weights, scale = self.n_rows * self.weights(released, choose_dual(released)), 1.0
@@ -145,7 +146,7 @@ class PrivateERM:
 
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result."""
-        scores = self.model.scores(x, self.data.X).nan_to_num(**_FINITE)
+        scores = self._in_steps.scores(x, self.data.X).nan_to_num(**_FINITE)
         table = self._noisy_table(FINAL, scores, self.data.y, self.data.group, "labels", rng)
         self._measured.append((x, table))
         return table
@@ -300,7 +301,7 @@ class AttributeFermi(RecordFermi):
         sampled, drawn = self._batches.draw(rng), self._public_rows(rng)
         n = len(sampled)
         rows = self.data.take(torch.cat((sampled, drawn)))
-        scores, clipped = self.model.linearize_rows(x, rows.X)
+        scores, clipped = self._in_steps.linearize_rows(x, rows.X)
         scores, y = scores.nan_to_num(**_FINITE), rows.y
         rows_of_batch = scores[:n], y[:n], rows.group[:n]
         released = self._noisy_table(TABLE, *rows_of_batch, table, rng)
