@@ -108,7 +108,7 @@ def label_shares(problem: Any, x: Tensor) -> Any:
     w, n_classes = x[: problem.model.n_params], len(problem.constraint.space[0])
 
     def weights(rows: Rows) -> Tensor:
-        labels = hard_classes(problem.model.scores(w, rows.X).detach())
+        labels = hard_classes(problem.model.scores(w, rows.X))
         return torch.bincount(labels, rows.weight, n_classes)
 
     return (problem.data.total(weights) / problem.data.total_weight).cpu().numpy()
@@ -189,7 +189,7 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
     w = solution.iterate.x[: model.n_params]
 
     def ends(data: Rows) -> tuple[Tensor, Tensor]:
-        scores = torch.cat([model.scores(w, rows.X).detach() for rows in data.pieces()])
+        scores = torch.cat([model.scores(w, rows.X) for rows in data.pieces()])
         return scores.amin(dim=0), scores.amax(dim=0)
 
     # Not the coefficients: a model may give equal scores to these rows only.

@@ -331,12 +331,13 @@ def stack(
 
 
 def part_of_cell(task: Task, rows: Any) -> Any:
-    """Return the index of the part of each label and group in the constraints; -1 for none."""
+    """Return the index of the part of each label and known group; -1 for those in no part."""
     counts, least = rows.cells, task.min_group_size
     if task.is_private:
         # Which cells are small is secret, and the columns of a private fit must not reveal it.
         counts, least = rows.ample, 1
-    return stack_of_all(task, rows, counts, least).partition.part_of_cell.numpy()
+    parts = stack_of_all(task, rows, counts, least).partition.part_of_cell.numpy()
+    return parts[:, : len(rows.space.groups)]
 
 
 def check_label_based(fit: Fit) -> None:

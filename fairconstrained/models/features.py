@@ -142,8 +142,6 @@ class DenseFeatures(Features):
     def matmul(self, v: Tensor) -> Tensor:
         if self.X.dtype == v.dtype:
             return self.X @ v
-        if v.requires_grad:  # autograd keeps the blocks
-            return torch.cat([X.double() @ v for X in torch.split(self.X, PIECE_ROWS)])
         result = v.new_empty((self.shape[0], *v.shape[1:]))
         for X, rows in self._blocks(result):
             torch.matmul(X, v, out=rows)

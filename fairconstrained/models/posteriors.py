@@ -288,9 +288,8 @@ class Posteriors(OfClassifier):
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Return the columns out of fold, or for secret rows by frozen models as they are."""
-        n_groups = len(rows.space.groups)
         if rows.y is None:
-            return self._as_given(rows, part_of_cell()[:, :n_groups])
+            return self._as_given(rows, part_of_cell())
         seed = rng.initial_seed() % (1 << 32)
         self.fitted_: FittedPosteriors
         table: Floats
@@ -299,7 +298,7 @@ class Posteriors(OfClassifier):
                 rows.X,
                 rows.classes[rows.y],
                 None if rows.group is None else rows.groups_or_draws(seed),
-                part_of_cell()[:, :n_groups],
+                part_of_cell(),
                 groups=rows.groups,
                 sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
                 random_state=np.random.RandomState(seed),
