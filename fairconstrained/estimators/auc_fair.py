@@ -17,6 +17,7 @@ from fairconstrained.constraints.auc import AUCS, AUCParity
 from fairconstrained.constraints.notions import as_notions
 from fairconstrained.estimators.base import (
     PrivateFairClassifier,
+    data_by_position,
     unchanged_on_error,
 )
 from fairconstrained.estimators.stream import Stream, extended_stream, stepped
@@ -147,6 +148,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     _multi_class = False
     __metadata_request__partial_fit = {"sensitive_features": True, "sample_weight": True}  # noqa: RUF012
 
+    @data_by_position("X", "y", "classes")
     def partial_fit(
         self,
         X: Any,

@@ -66,6 +66,26 @@ _SPENT = (
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+def data_by_position(*names: str) -> Callable[[Method], Method]:
+    """Decorate a method to answer further arguments by position with the line that works."""
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        def checked(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(names):
+                taken = ", ".join(names)
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes {taken} by position; got "
+                    f"{len(args)} arguments. Name the others, as in "
+                    f"{method.__name__}({taken}, sensitive_features=groups)."
+                )
+            return method(estimator, *args, **kwargs)
+
+        return cast("Method", checked)
+
+    return decorate
+
+
 def accepts_tables(method: Method) -> Method:
     """Decorate a method that predicts to take tables of an engine, and return lazy columns."""
 
@@ -180,6 +200,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """Return the task with the bounds, the objective and the steps of this estimator."""
         raise NotImplementedError
 
+    @data_by_position("X", "y")
     def fit(
         self,
         X: Any,

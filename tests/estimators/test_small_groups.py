@@ -325,6 +325,15 @@ def test_masks_are_refused(kind, name):
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
+def test_too_many_positional_arguments_are_answered_in_the_users_words(kind):
+    expected = rf"{kind.__name__}\.fit takes X, y by position; got 3 .*sensitive_features=groups"
+    with pytest.raises(TypeError, match=expected):
+        kind().fit(X, Y, GROUP)
+    with pytest.raises(TypeError, match=r"AUCFairClassifier\.partial_fit takes X, y, classes by"):
+        fc.AUCFairClassifier().partial_fit(X, Y, [0, 1], GROUP)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_handful_of_samples_can_be_fitted(kind):
     with warnings.catch_warnings(action="ignore"):  # a group left out, a slack exceeded by one
         clf = kind(random_state=0).fit(X[:4], [0, 1, 0, 1], sensitive_features=[0, 0, 1, 1])
