@@ -71,19 +71,16 @@ def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
 
-class Network(nn.Module):
-    def __init__(self, n_features, n_outputs):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_outputs))
-
-    def forward(self, X):
-        return self.layers(X)[:, 0]
+def network(n_features, n_outputs):
+    """Gives scores of shape (n,)."""
+    hidden = nn.Linear(n_features, 8), nn.Tanh()
+    return nn.Sequential(*hidden, nn.Linear(8, n_outputs), nn.Flatten(0))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "model", "surrogate"),
-    [("log", (8,), "binormal"), ("auc", (8,), "soft_bins"), ("auc", Network, "binormal")],
+    [("log", (8,), "binormal"), ("auc", (8,), "soft_bins"), ("auc", network, "binormal")],
 )
 def test_networks_keep_true_gaps(objective, model, surrogate):
     data = table()
@@ -108,8 +105,8 @@ def test_the_papers_solvers_run_inside_the_estimator():
     log = fitted(data=data, solver=level_set, random_state=0, surrogate="quadratic", slack=0.9)
     assert auc(log, data) == pytest.approx(auc(exact, data), abs=0.05)
     proximal = ProximalLevelSet(level_set=LevelSet(n_steps=100, max_levels=2), n_rounds=2)
-    network = fitted(data=data, solver=proximal, model=(10,), random_state=0, **params)
-    assert network.n_iter_ >= 2
+    trained = fitted(data=data, solver=proximal, model=(10,), random_state=0, **params)
+    assert trained.n_iter_ >= 2
 
 
 @pytest.mark.slow

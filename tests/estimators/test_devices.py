@@ -16,10 +16,10 @@ from torch import nn
 
 import fairconstrained as fc
 from fairconstrained.constraints import AUCParity, DemographicParity, EqualizedOdds, LossParity
-from fairconstrained.datasets import make_biased_classification
 from fairconstrained.training import train
 from tests.helpers.elsewhere import elsewhere
-from tests.helpers.modules import log_loss
+from tests.helpers.fits import table
+from tests.helpers.modules import log_loss, normalised
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else elsewhere()
@@ -30,24 +30,8 @@ IN_PART = {"interval": (0.1, 0.5), "slack": 0.1} | ({} if CUDA else {"max_iter":
 SHORT = {} if CUDA else {"solver": fc.solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
 
 
-class Module(nn.Module):
-    def __init__(self, n_features, n_outputs):
-        super().__init__()
-        first, last = nn.Linear(n_features, 8), nn.Linear(8, n_outputs)
-        self.layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), last)
-
-    def forward(self, X):
-        return self.layers(X)
-
-
 def few_positives(outputs, batch):
     return torch.sigmoid(outputs).mean() - 0.2
-
-
-def table(n_classes=2, n_groups=2, n=300):
-    shape, params = (n, 6, n_groups, n_classes), {"bias": 0.6, "class_sep": 2.0}
-    data = make_biased_classification(*shape, **params, random_state=0)
-    return data.data, data.target, data.sensitive_features
 
 
 def fitted(kind, data=None, **params):
@@ -112,7 +96,7 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 @pytest.mark.parametrize("kind", [fc.RateConstrainedClassifier, fc.DPFermiClassifier])
 def test_networks_train_on_the_device_and_predict_on_the_cpu(kind):
     data, own_module = table(3, 3), kind is fc.DPFermiClassifier
-    params = {"model": Module} if own_module else {"model": (8,), **SHORT}
+    params = {"model": normalised} if own_module else {"model": (8,), **SHORT}
     clf = fitted(kind, data, device=DEVICE, **params)
     assert all(p.device.type == "cpu" for p in clf.module_.parameters())
     assert np.isfinite(clf.predict_proba(data[0])).all()
@@ -173,8 +157,8 @@ def test_a_module_of_the_user_trains_on_the_device(constraint, solver):
     data = torch.tensor(X), torch.tensor(y, dtype=torch.float64)
     groups = None if constraint is few_positives else group
     torch.manual_seed(0)
-    module = Module(X.shape[1], 1).double()
-    module.layers[3] = nn.Identity()  # dropout draws its masks on the device
+    module = normalised(X.shape[1], 1).double()
+    module[3] = nn.Identity()  # dropout draws its masks on the device
     training = partial(train, module, log_loss, constraint, data, groups=groups, solver=solver)
     here, there = (training(random_state=0, device=device) for device in ("cpu", DEVICE))
     for own, other in zip(here.module.parameters(), there.module.parameters(), strict=True):

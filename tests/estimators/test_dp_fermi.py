@@ -12,6 +12,7 @@ from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
 from fairconstrained.solvers import FERMI, LBFGS, NoisyTables
 from tests.helpers.fits import METRIC_OF, table
+from tests.helpers.private_fits import LARGE
 
 FAIRNESS = ("demographic_parity", "equalized_odds", "equal_opportunity")
 
@@ -136,7 +137,6 @@ def test_gradients_of_weighted_batches_are_unbiased():
         torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
 
 
-LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNITS = ("sensitive_features", "record")
 
 

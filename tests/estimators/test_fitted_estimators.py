@@ -20,19 +20,9 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.solvers import SGDA, AugmentedLagrangian
 from tests.helpers.fits import fitted, table
+from tests.helpers.modules import normalised
 
 SHORT = SGDA(n_steps=60)
-
-
-class Network(nn.Module):
-    def __init__(self, n_features, n_outputs):
-        super().__init__()
-        first, self.last = nn.Linear(n_features, 8), nn.Linear(8, n_outputs)
-        self.hidden = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
-
-    def forward(self, X):
-        scores = self.last(self.hidden(X))
-        return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
 def short_fit(model="linear", **params):
@@ -40,7 +30,7 @@ def short_fit(model="linear", **params):
     return fitted(model=model, solver=solver, slack=np.inf, random_state=0, **params)
 
 
-@pytest.mark.parametrize("model", ["linear", (4,), Network])
+@pytest.mark.parametrize("model", ["linear", (4,), normalised])
 def test_predictions_depend_on_their_row_only_and_round_trips_keep_every_bit(model):
     """No dropout, no statistics of the batch, no groups: rows alone, twice, in any order."""
     X, _, _ = table()
@@ -71,7 +61,7 @@ def test_the_seed_alone_decides():
         torch.manual_seed(outside)
         np.random.seed(outside)  # noqa: NPY002 (the global generator, on purpose)
         solver = SGDA(n_steps=30, batch_size=50)
-        clf = fitted(model=Network, solver=solver, slack=np.inf, random_state=seed)
+        clf = fitted(model=normalised, solver=solver, slack=np.inf, random_state=seed)
         return clf.decision_function(X)
 
     assert (scores(1, outside=5) == scores(1, outside=6)).all()
@@ -85,7 +75,7 @@ def test_a_warm_start_goes_on_from_the_last_network():
     """A first iterate near the end of the last fit, where a cold one is near its start."""
     X, y, group = table()
     seen = []
-    params = {"model": Network, "solver": SGDA(n_steps=300), "slack": np.inf, "warm_start": True}
+    params = {"model": normalised, "solver": SGDA(n_steps=300), "slack": np.inf, "warm_start": True}
 
     def note(iterate):
         seen.append(float(iterate.soft[0]))

@@ -27,9 +27,8 @@ from fairconstrained.privacy import privacy_spent
 from fairconstrained.privacy.plans import gaussian_multiplier
 from fairconstrained.solvers import DPSGDA, NoisyTables
 from tests.helpers.fits import CAPS, FORGIVEN, METRIC_OF
-from tests.helpers.private_fits import Keeps, words_of
+from tests.helpers.private_fits import LARGE, Keeps, words_of
 
-LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNKEPT = "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning"
 PRIVACY = "ignore::fairconstrained.exceptions.PrivacyWarning"
 SMALL = "ignore::fairconstrained.exceptions.SmallGroupWarning"

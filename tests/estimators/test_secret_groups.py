@@ -15,18 +15,16 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate
-from fairconstrained.datasets import make_biased_classification
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import SensitiveColumnsClassifier
 from fairconstrained.models import Posteriors
 from fairconstrained.solvers import SGDA, NoisyTables, ReleasedMoments
 from tests.helpers.fits import measured
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import PRIVATE, SECRET_GROUPS, words_of
+from tests.helpers.private_fits import LARGE, PRIVATE, SECRET_GROUPS, words_of
 
-DATA = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
-X, Y = DATA.data, DATA.target
-GROUPS = np.where(DATA.sensitive_features == 0, "a", "b").astype(object)
+X, Y = LARGE.data, LARGE.target
+GROUPS = np.where(LARGE.sensitive_features == 0, "a", "b").astype(object)
 SECRET = RateConstrainedClassifier(**SECRET_GROUPS)
 FEW = slice(0, 1000)
 rng = np.random.default_rng(0)
@@ -118,7 +116,7 @@ def test_declared_groups_may_not_be_missing_if_that_raises():
 
 
 def test_a_model_of_features_and_labels_learns_and_one_of_the_groups_must_be_frozen():
-    groups = DATA.sensitive_features
+    groups = LARGE.sensitive_features
     own = LogisticRegression().fit(X[1000:2000], groups[1000:2000])
     model = Posteriors(DecisionTreeClassifier(max_depth=3), FrozenEstimator(own))
     clf = fitted(clone(SECRET).set_params(model=model), groups, rows=slice(2000, None))

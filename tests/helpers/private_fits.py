@@ -16,6 +16,7 @@ from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPFERMI, DPSGDA, LabelRounds, NoisyTables, ReleasedMoments
 
 DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
+LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
 STEPS = DPSGDA(n_steps=4, sampling_rate=0.2)
 
