@@ -26,6 +26,7 @@ from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exact_auc import auc_influences
 from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
+from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.metrics.auc import AUCGap
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.metric import PARTS, READERS, choose, gap, highest, ratio, summed_gap
@@ -336,7 +337,7 @@ def _bootstrap(
 ) -> tuple[float, float]:
     """Return percentiles of the metric on resampled rows, with Efron's bias correction."""
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
-    given = _indexable(given)
+    given = {name: _indexable(values) for name, values in given.items()}
     drawn = np.empty(draws.number or N_RESAMPLES)
     with ignoring(Warning):  # the metric has warned about the rows themselves
         for b in range(len(drawn)):
@@ -351,12 +352,9 @@ def _bootstrap(
 
 
 def _indexable(values: Any) -> Any:
-    """Convert values, or each column of a dict, to arrays for fast indexing."""
-    if isinstance(values, dict):
-        return {name: _indexable(column) for name, column in values.items()}
-    array = values.to_numpy() if hasattr(values, "to_numpy") else values
-    as_given = values is None or isinstance(values, UncertainGroups)
-    return values if as_given else np.asarray(array)
+    """Convert values to an array for fast indexing, unless it would lose their order."""
+    as_given = values is None or isinstance(values, UncertainGroups) or order_of(values)
+    return values if as_given else label_array(values)
 
 
 # --- components of metrics ------------------------------------------------------------------------
