@@ -73,9 +73,9 @@ class Compared(NamedTuple):
     def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
         """Return the name of each rate left out, and the reason; hide row counts below `hidden`."""
         places = map(tuple, np.argwhere(~self.kept).tolist())
-        return list(dict.fromkeys(f"{name(*at)} ({self._reason(at, hidden)})" for at in places))
+        return list(dict.fromkeys(f"{name(*at)} ({self.reason(at, hidden)})" for at in places))
 
-    def _reason(self, at: tuple[int, ...], hidden: int) -> str:
+    def reason(self, at: tuple[int, ...], hidden: int = 0) -> str:
         """Return why a rate is left out: its rows, and the minimum or comparison that it lacks."""
         rows = max(int(self.rows[at]), 0)  # a released number may be negative
         if 0 < rows < hidden:

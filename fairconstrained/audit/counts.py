@@ -18,11 +18,6 @@ from fairconstrained.rate_definitions import PARITIES, Rate
 _TWO = Classes([0, 1], [1], True)
 
 
-def rows_alone(counts: Counts) -> Counts:
-    """Return the counts with numbers of rows in place of weights."""
-    return counts._replace(table=counts.rows)
-
-
 def within(counts: Counts, cells: Array) -> Counts:
     """Return the counts of the rows in some cells, (n_groups, 4), and of groups with such rows."""
     inside = cells.reshape(-1, 2, 2)
@@ -56,12 +51,16 @@ class Counted:
         """Return the counts of the rows that a criterion is about."""
         return self.decided if needs_no_label(self.sample, criterion) else self.labelled
 
-    def earlier(self, criterion: str) -> Counts | None:
-        """Return the counts with earlier decisions in place of the decisions; None without any."""
-        before = self.sample.before
-        if before is None or np.isnan(before).all():
+    def earlier(self, criterion: str, kept: Array) -> Counts | None:
+        """Return the counts with earlier decisions in place of the decisions.
+
+        None if a rate that is `kept`, (n_groups, n_events), rests on too few rows then.
+        """
+        if self.sample.before is None:
             return None
-        return self.count(labels_for(self.sample, criterion), before)
+        earlier = self.count(labels_for(self.sample, criterion), self.sample.before)
+        rows = earlier.rows.reshape(-1, 4) @ event_cells(criterion).T
+        return None if (rows[kept] < max(self.sample.min_cell, 1)).any() else earlier
 
     def standing(self, criterion: str) -> Counts | None:
         """Return counts in which known groups represent their label; None if nothing changes."""

@@ -11,16 +11,16 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained import comparison
 from fairconstrained.arrays import Array
-from fairconstrained.audit.counts import Counted, event_cells, named_events, rows_alone, within
+from fairconstrained.audit.counts import Counted, event_cells, named_events, within
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, NO_RATIO, Compared
 from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL, estimated, wilson
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.intervals import interval_of_counts
 from fairconstrained.metrics.metric import gap, ratio
-from fairconstrained.metrics.report import GROUP_RATES, compute_aucs, compute_rates
+from fairconstrained.metrics.report import Estimates, compute_aucs, compute_rates
 from fairconstrained.rate_definitions import PARITIES
 
 Facts = list[dict[str, Any]]
@@ -46,45 +46,32 @@ UNDEFINED = SmallGroupWarning, UndefinedMetricWarning
 def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
     """Return the rates of each group with their intervals; rows in no shown group come last."""
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
-    table = {"samples": counted.sizes(counted.by.codes >= 0)}
+    sizes = {"samples": counted.sizes(counted.by.codes >= 0)}
     decided = compute_rates(counted.decided, confidence)
-    table |= {
-        f"selection_rate{end}": decided[f"selection_rate{end}"] for end in ("", "_low", "_high")
-    }
+    estimates = {"selection_rate": decided["selection_rate"]}
     if sample.label is not None:
         labelled = (counted.by.codes >= 0) & ~np.isnan(sample.label)
-        more = compute_rates(counted.labelled, confidence)
+        sizes["labelled"] = counted.sizes(labelled)
+        estimates = compute_rates(counted.labelled, confidence) | estimates
+        hit = estimates["true_positive_rate"]
+        missed = Estimates(1.0 - hit.rate, 1.0 - hit.high, 1.0 - hit.low, hit.rows)
+        estimates["false_negative_rate"] = missed
         if sample.score is not None:
-            rows = counted.rows(labelled)
-            ranked = Ranked.of(sample.score[labelled], sample.label[labelled] == 1, rows)
-            more |= compute_aucs(ranked, confidence)
-        for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
-            more[f"false_negative_rate{end}"] = 1.0 - more[f"true_positive_rate{other}"]
-        table |= {"labelled": counted.sizes(labelled), **more, **table}
-    for rate, rows_of_rate in _denominators(counted).items():
-        few = rows_of_rate < sample.min_cell
-        for name in (name for name in table if name.startswith(rate)):
-            table[name] = np.where(few, np.nan, table[name])
+            positive, rows = sample.label[labelled] == 1, counted.rows(labelled)
+            ranked = Ranked.of(sample.score[labelled], positive, rows)
+            estimates["auc"] = compute_aucs(ranked, confidence)
+    table = dict(sizes)
+    for name, estimate in estimates.items():
+        few = estimate.rows < sample.min_cell
+        columns = estimate.columns(name).items()
+        table |= {column: np.where(few, np.nan, values) for column, values in columns}
     facts = _facts(counted.by, table)
     for fact in facts:
-        sizes = {name: fact[name] for name in ("samples", "labelled") if name in fact}
-        fact |= dict.fromkeys(name for name, rows in sizes.items() if rows < sample.min_cell)
+        fact |= {name: None for name in sizes if fact[name] < sample.min_cell}
     groups, others = facts[:n_groups], facts[n_groups:]
     if not by.ranked:
         groups.sort(key=lambda fact: -np.nan_to_num(fact["selection_rate"], nan=-1.0))
     return groups + others
-
-
-def _denominators(counted: Counted) -> dict[str, Array]:
-    """Return the number of rows in the denominator of each rate; for AUCs, of the rarer label."""
-    decided = {"selection_rate": counted.decided.rows.sum(axis=(1, 2))}
-    if counted.sample.label is None:
-        return decided
-    labelled = rows_alone(counted.labelled)
-    rows = {name: labelled.rates(rate).rows[:, 0] for name, rate in GROUP_RATES.items()}
-    favourable, others = rows["true_positive_rate"], rows["false_positive_rate"]
-    rows |= {"false_negative_rate": favourable, "auc": np.minimum(favourable, others)}
-    return rows | decided
 
 
 def contradictions(everybody: Mapping[str, Any]) -> list[str]:
@@ -133,16 +120,14 @@ def left_out(
     """List the groups, also within a label, that a criterion does not compare, with reasons."""
     total, within = comparable["demographic_parity"], comparable[criterion]
     events = named_events(sample, criterion)
-    whole = ~total.kept & ~within.kept.any(axis=1, keepdims=True)
-    groups = total._replace(
-        rows=np.where(whole, total.rows, total.least), alone=total.alone & whole
-    )
-    cells = within._replace(
-        rows=np.where(whole, within.least, within.rows), alone=within.alone & ~whole
-    )
-    few = sample.min_cell
-    names = groups.left_out(lambda g, e: by.groups[g], few)
-    names += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
+    few, whole = sample.min_cell, ~total.kept[:, 0] & ~within.kept.any(axis=1)
+    names = [
+        f"{by.groups[g]} ({total.reason((g, 0), few)})" for g in np.flatnonzero(whole).tolist()
+    ]
+    names += [
+        f"{by.groups[g]}{events[e].condition} ({within.reason((g, e), few)})"
+        for g, e in np.argwhere(~within.kept & ~whole[:, None]).tolist()
+    ]
     names += [f"{group} (0 rows)" for group in sample.absent(by)]
     return [*(f"{by.attribute}: {words}" for words in names), *by.hidden]
 
@@ -150,7 +135,7 @@ def left_out(
 def without_ratio(counted: Counted, comparable: Compared, criterion: str) -> list[str]:
     """List rates that are zero in all compared groups, if a criterion has several rates."""
     events = named_events(counted.sample, criterion)
-    hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
+    hits = counted.counts(criterion).rates(PARITIES[criterion]).hits
     return [
         f"{counted.by.attribute}: {event.event}{event.condition} ({NO_RATIO})"
         for event, is_zero in zip(events, comparable.without_ratio(hits), strict=True)
@@ -176,26 +161,20 @@ def comparisons(
     """
     differences: Facts = []
     ratios: Facts = []
+    kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
     for criterion, table in comparable.items():
         if not table.kept.any():
             continue
         parts = _parts(criterion, table.kept)
         alpha = (1.0 - confidence) / len(parts)
-        now, earlier = counted.counts(criterion), counted.earlier(criterion)
-        standing = counted.standing(criterion)
-        kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
+        now, standing = counted.counts(criterion), counted.standing(criterion)
+        earlier = counted.earlier(criterion, table.kept)
         for facts, compare, worst in kinds[: 2 if criterion in RATIOS else 1]:
-            ends = [
-                (
-                    *_measured(compare, name, now, where, alpha),
-                    _before(compare, name, earlier, where, counted.sample.min_cell),
-                    np.nan if standing is None else _compared(compare, name, standing, where),
-                )
-                for name, where in parts
-            ]
+            ends = [_measured(compare, name, now, where, alpha) for name, where in parts]
             fact: dict[str, Any] = {"attribute": counted.by.attribute, "criterion": criterion}
-            for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
-                fact[name] = float(worst.reduce(values))
+            fact |= zip(("value", "low", "high"), worst.reduce(ends).tolist(), strict=True)
+            fact["before"] = _compared(compare, criterion, earlier, table.kept)
+            fact["standing"] = _compared(compare, criterion, standing, table.kept)
             facts.append(fact)
     return differences, ratios
 
@@ -211,9 +190,6 @@ def _parts(criterion: str, is_compared: Array) -> list[tuple[str, Array]]:
     ]
 
 
-_ENDS = ("value", "low", "high", "before", "standing")
-
-
 def _measured(
     compare: Any, criterion: str, counts: Counts, where: Array, alpha: float
 ) -> tuple[float, float, float]:
@@ -223,23 +199,14 @@ def _measured(
         return interval_of_counts(compare, inside, PARITIES[criterion], alpha, seed)
 
 
-def _before(
-    compare: Any, criterion: str, earlier: Counts | None, where: Array, min_cell: int
-) -> float:
-    """Return the difference or ratio by earlier decisions; nan if one of the rates is hidden."""
-    if earlier is None:
+def _compared(compare: Any, criterion: str, counts: Counts | None, kept: Array) -> float:
+    """Return the difference or ratio of the rates that are `kept`; nan without counts."""
+    if counts is None:
         return np.nan
-    rows = np.where(where, earlier.rows.reshape(-1, 4), 0) @ event_cells(criterion).T
-    if (rows[where.any(axis=1)] < max(min_cell, 1)).any():
-        return np.nan
-    return _compared(compare, criterion, earlier, where)
-
-
-def _compared(compare: Any, criterion: str, counts: Counts, where: Array) -> float:
-    """Return the difference or ratio of rates in some cells."""
-    inside = within(counts, where)
-    with ignoring(*UNDEFINED):
-        return float(compare(inside.rates(PARITIES[criterion], by_ratio=compare is ratio)))
+    hits, rows, *_ = counts.rates(PARITIES[criterion])
+    if compare is gap:
+        return estimated(hits, rows, kept, DIFFERENCE)
+    return 1.0 - estimated(hits, rows, kept, SHORTFALL)
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:

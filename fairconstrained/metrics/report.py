@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,19 @@ GROUP_RATES: Mapping[str, Rates] = {
     "precision": rate_definitions.precisions,
     "false_omission_rate": rate_definitions.false_omission_rates,
 }
+
+
+class Estimates(NamedTuple):
+    """A rate of each group with its interval, and the number of rows that it rests on."""
+
+    rate: Array
+    low: Array
+    high: Array
+    rows: Array
+
+    def columns(self, name: str) -> dict[str, Array]:
+        """Return the columns of a table: the rate and the ends of its interval."""
+        return {name: self.rate, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
 @accepts_tables("y_true", "y_pred", "sensitive_features", "y_score", "sample_weight")
@@ -136,10 +149,13 @@ def group_report(
     for grouped in _groupings(sensitive_features, labels.true, weight):
         inside = labels.of(grouped)
         table = {"samples": grouped.sizes()}
-        table |= compute_rates(counted(grouped, inside), confidence)
+        estimates = compute_rates(counted(grouped, inside), confidence)
         if scores is not None:
             positive = inside.true == labels.classes.targets[0]
-            table |= compute_aucs(Ranked.of(scores[grouped.row], positive, grouped), confidence)
+            ranked = Ranked.of(scores[grouped.row], positive, grouped)
+            estimates["auc"] = compute_aucs(ranked, confidence)
+        for name, estimate in estimates.items():
+            table |= estimate.columns(name)
         index += grouped.labels
         tables.append(pd.DataFrame(table))
     report = pd.concat(tables, ignore_index=True)
@@ -176,25 +192,26 @@ def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator
     yield GroupedRows(slice(None), 1.0, every, [overall], weight)
 
 
-def compute_rates(counts: Counts, confidence: float) -> dict[str, Array]:
+def compute_rates(counts: Counts, confidence: float) -> dict[str, Estimates]:
     """Compute the rates of each group with their intervals."""
-    table: dict[str, Array] = {}
-    squares = counts._replace(table=counts.squares)
+    squares, rows = counts._replace(table=counts.squares), counts._replace(table=counts.rows)
+    estimates = {}
     for name, notion in GROUP_RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
         rate = hits / np.where(total > 0, total, np.nan)
         squared = squares.rates(notion).rows[:, 0]
         effective = total**2 / np.where(squared > 0, squared, 1.0)
-        low, high = wilson(rate * effective, effective, confidence)
-        table |= {name: rate, f"{name}_low": low, f"{name}_high": high}
-    return table
+        ends = wilson(rate * effective, effective, confidence)
+        estimates[name] = Estimates(rate, *ends, rows.rates(notion).rows[:, 0])
+    return estimates
 
 
-def compute_aucs(ranked: Ranked, confidence: float) -> dict[str, Array]:
-    """Compute the AUC of each group with its interval."""
+def compute_aucs(ranked: Ranked, confidence: float) -> Estimates:
+    """Compute the AUC of each group with its interval; it rests on the rows of the rarer label."""
     (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(ranked.groups)
     won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
     aucs = won / np.where(pairs > 0, pairs, np.nan)
-    negatives, positives = ranked.cells.effective().reshape(2, -1)
-    low, high = newcombe_auc(aucs, positives, negatives, confidence)
-    return {"auc": aucs, "auc_low": low, "auc_high": high}
+    cells = ranked.cells
+    negatives, positives = cells.effective().reshape(2, -1)
+    rows = np.bincount(cells.group, cells.weight != 0, 2 * n_groups).reshape(2, -1).min(axis=0)
+    return Estimates(aucs, *newcombe_auc(aucs, positives, negatives, confidence), rows)
