@@ -137,8 +137,9 @@ def name_of(metric: Callable[..., float]) -> str:
 class _WithGroups:
     """A metric that, without sensitive features, raises an error that says how to pass them.
 
-    TunedThresholdClassifierCV asks for its value at each threshold, and takes the first nan for the
-    best: near constants and values that are not defined get the `worst` value there.
+    A scorer has its value judged. TunedThresholdClassifierCV asks for it at each threshold, without
+    a judge, and takes the first nan for the best: near constants and values that are not defined
+    get the `worst` value there.
     """
 
     def __init__(self, metric: Metric, worst: float) -> None:
@@ -146,13 +147,20 @@ class _WithGroups:
         self.metric, self.worst = metric, worst
 
     def __call__(
-        self, y_true: Any, y_pred: Any, *, sensitive_features: Any = None, **kwargs: Any
+        self,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any = None,
+        judge: Callable[[float, Any, Metric], float] | None = None,
+        **kwargs: Any,
     ) -> float:
         if sensitive_features is None:
             raise ValueError(_NO_SENSITIVE_FEATURES.format(metric=self.__name__))
-        at_threshold = kwargs.pop("at_threshold", True)
         score = self.metric(y_true, y_pred, sensitive_features=sensitive_features, **kwargs)
-        return self.worst if at_threshold and not _use(score, y_pred, self.metric) else score
+        if judge is not None:
+            return judge(score, y_pred, self.metric)
+        return score if _use(score, y_pred, self.metric) else self.worst
 
 
 def _nan_without_use(score: float, predictions: Any, metric: Metric) -> float:
@@ -178,8 +186,8 @@ def _use(score: float, predictions: Any, metric: Metric) -> float:
 def scoring_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
     """Return scorers that do not leave out useless models, each beside a scorer of usefulness.
 
-    Usefulness is 1 if the predictions are not nearly constant and have a score, otherwise 0; the
-    scorer's name begins with `USEFUL`.
+    Usefulness is 1, or -1 where scores are negated, if the predictions are not nearly constant and
+    have a score, otherwise 0; the scorer's name begins with `USEFUL`.
     """
     scorers = dict(scoring)
     for name, scorer in scoring.items():
@@ -207,16 +215,9 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
         worst = float(np.finfo(np.float32).min) * (1 if options["greater_is_better"] else -1)
         self.__dict__.update(vars(make_scorer(_WithGroups(metric, worst), **options)))
 
-    def _score(self, method_caller: Any, *samples: Any, **kwargs: Any) -> float:
+    def _score(self, *samples: Any, **kwargs: Any) -> float:
         """Score an estimator; TunedThresholdClassifierCV calls the metric itself."""
-        predicted: list[Any] = []
-
-        def called(*args: Any, **options: Any) -> Any:
-            predicted.append(method_caller(*args, **options))
-            return predicted[0]
-
-        score = super()._score(called, *samples, **kwargs, at_threshold=False)
-        return self.judge(float(score), predicted[0], self._score_func)
+        return float(super()._score(*samples, **kwargs, judge=self.judge))
 
 
 class _StratifiedScorer(_RoutedScorer):
@@ -256,17 +257,11 @@ class _ReadingScorer:
                     f"{len(unknown) - 1} other rows of the index of X."
                 )
             groups = groups.loc[X.index]
-        options = {**self.options, "sensitive_features": groups}
+        options = {**self.options, "sensitive_features": groups, "judge": self.judge}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
-
-        def measured(y_true: Any, y_pred: Any, **arguments: Any) -> float:
-            shown.append(y_pred)
-            return self.metric(y_true, y_pred, **arguments)
-
-        shown: list[Any] = []
-        score = float(make_scorer(measured, **options)(estimator, X, y_true))
-        return self.judge(score, shown[0], self.metric)
+        scorer = make_scorer(_WithGroups(self.metric, np.nan), **options)
+        return float(scorer(estimator, X, y_true))
 
     def __repr__(self) -> str:
         held = f"sensitive_features=<{type(self.held).__name__}>"

@@ -296,7 +296,7 @@ def _table(
     for key in (key for key in measured[0] if key.startswith(("mean_fit_time", "mean_test_"))):
         folds = np.array([results[key][place] for results in measured])
         if USEFUL in key:
-            useful.append(folds.min(axis=0) == 1)
+            useful.append(np.abs(folds).min(axis=0) == 1)
             continue
         name = key.removeprefix("mean_")
         columns |= {key: folds.mean(axis=0), f"std_{name}": folds.std(axis=0)}
