@@ -70,13 +70,16 @@ class Compared(NamedTuple):
         zero = self.kept.any(axis=0) & ~(self.kept & (hits > 0)).any(axis=0)
         return np.asarray(zero)
 
-    def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
-        """Return the name of each rate left out, and the reason; hide row counts below `hidden`."""
+    def left_out(self, name: Callable[..., str]) -> list[str]:
+        """Return the name of each rate left out, and the reason."""
         places = map(tuple, np.argwhere(~self.kept).tolist())
-        return list(dict.fromkeys(f"{name(*at)} ({self.reason(at, hidden)})" for at in places))
+        return list(dict.fromkeys(f"{name(*at)} ({self.reason(at)})" for at in places))
 
     def reason(self, at: tuple[int, ...], hidden: int = 0) -> str:
-        """Return why a rate is left out: its rows, and the minimum or comparison that it lacks."""
+        """Return why a rate is left out: its rows, and the minimum or comparison that it lacks.
+
+        Numbers of rows below `hidden` are not told.
+        """
         rows = max(int(self.rows[at]), 0)  # a released number may be negative
         if 0 < rows < hidden:
             return f"fewer than {hidden} rows"

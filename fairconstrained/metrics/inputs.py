@@ -101,12 +101,6 @@ class Counts(NamedTuple):
     #: groups, (n_cells, n_groups, n_groups), unless each sample is in one known group.
     products: Array | None = None
 
-    @property
-    def effective(self) -> Floats:
-        """Return the effective sample size of each group (Kish 1965)."""
-        total, squares = self.table.sum(axis=(1, 2)), self.squares.sum(axis=(1, 2))
-        return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
-
     def definitions(self, notion: Rates, by_ratio: bool = False) -> Iterator[Rate]:
         """Define the rates of a criterion; the favourable label must be known if it matters."""
         if not is_symmetric(notion, by_ratio):
@@ -115,7 +109,10 @@ class Counts(NamedTuple):
 
     def rates(self, notion: Rates, by_ratio: bool = False) -> GroupRates:
         """Return the rates of each group, to be compared by differences or ratios."""
-        rates = list(self.definitions(notion, by_ratio))
+        return self.measured(list(self.definitions(notion, by_ratio)))
+
+    def measured(self, rates: Sequence[Rate]) -> GroupRates:
+        """Return the given rates of each group."""
         hits = [(self.table * rate.hits).sum(axis=(1, 2)) for rate in rates]
         rows = [(self.table * rate.possible).sum(axis=(1, 2)) for rate in rates]
         return GroupRates(

@@ -399,7 +399,7 @@ def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, P
     table = counts.table.reshape(len(counts.groups), -1)
     values, shape = table @ hits / (table @ possible), (len(table), len(definitions))
     most = max(MOST_ERRORS // values.size, 1_000)
-    unit = table.sum(axis=1) / np.maximum(counts.effective, 1e-12)  # the weight of a row
+    unit = counts.squares.sum(axis=(1, 2)) / table.sum(axis=1)  # the weight of a row
     cells = table + 0.5 * unit[:, None]
     below = cells @ possible
     rate = cells @ hits / below

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from fairconstrained import rate_definitions as notions
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import GroupRates, gap, highest, metric, ratio, summed_gap
+from fairconstrained.metrics.metric import gap, highest, metric, ratio, summed_gap
 
 
 class Rated(NamedTuple):
@@ -684,14 +684,11 @@ def expected_cost(
     """
     groups = groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight)
-    table, classes = counts.table, counts.classes
-    if classes.labels[-1] == UNSEEN and classes.targets == [0]:  # the negative label is unseen
-        table, classes = table[:, ::-1, ::-1], classes._replace(labels=classes.labels[::-1])
-    rates = notions.expected_costs(costs, len(classes.labels))
-    hits, rows = (
-        np.stack([(table * weights).sum(axis=(1, 2)) for weights in tables], axis=1)
-        for tables in ([rate.hits for rate in rates], [rate.possible for rate in rates])
-    )
-    labels = classes.labels if len(rates) > 1 else []  # each balanced rate is about a label
-    conditions = [f" with label {label!r}" for label in labels] or [""]
-    return float(GroupRates(hits, rows, conditions, counts.groups).values().mean(axis=1).max())
+    labels = counts.classes.labels
+    if labels[-1] == UNSEEN and counts.classes.targets == [0]:  # the negative label is unseen
+        counts, labels = counts._replace(table=counts.table[:, ::-1, ::-1]), labels[::-1]
+    rates = notions.expected_costs(costs, len(labels))
+    if len(rates) > 1:  # each balanced rate is about a label
+        pairs = zip(rates, labels, strict=True)
+        rates = [rate._replace(condition=f" with label {label!r}") for rate, label in pairs]
+    return float(counts.measured(rates).values().mean(axis=1).max())
