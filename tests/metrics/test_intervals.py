@@ -381,14 +381,15 @@ def brute_force(hits, rows, delta, gamma, factor=1.0):
 
 @pytest.mark.parametrize("comparison", [bounds.DIFFERENCE, bounds.SHORTFALL])
 @settings(deadline=None, max_examples=40)
-@given(SIZE, SIZE, st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 0.95))
-def test_p_values_are_never_too_small(comparison, n1, n2, a, b, limit):
-    """At least the chance at any rates that the data do not rule out, and gamma for the others."""
+@given(SIZE, SIZE, st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 0.95), st.floats(0.01, 0.9))
+def test_no_comparison_is_excluded_that_is_possible(comparison, n1, n2, a, b, limit, alpha):
+    """Rates that the data do not rule out have a chance of alpha at most, with gamma for others."""
     hits = round(a * n1), round(b * n2)
     delta, factor = (limit, 1.0) if comparison is bounds.DIFFERENCE else (0.0, 1.0 - limit)
-    if delta > factor * hits[0] / n1 - hits[1] / n2:
-        largest = brute_force(hits, (n1, n2), delta, 0.001, factor)
-        assert comparison.p_value(hits, (n1, n2), limit, 0.001) >= largest - 1e-12
+    if comparison.excludes(hits, (n1, n2), limit, alpha):
+        assert delta > factor * hits[0] / n1 - hits[1] / n2
+        gamma = alpha / 50
+        assert brute_force(hits, (n1, n2), delta, gamma, factor) + gamma <= alpha + 1e-12
 
 
 SMALL = [(bounds.DIFFERENCE, 12, 30, 0.5, 0.3), (bounds.SHORTFALL, 15, 20, 0.9, 0.85)]
