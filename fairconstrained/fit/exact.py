@@ -26,7 +26,7 @@ from fairconstrained.models.specification import Linear
 from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, Status, solves
+from fairconstrained.solvers.base import NEARLY, Iterate, Solver, Status, solves
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
@@ -232,7 +232,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
         options = {"max_iter": task.max_iter, "tol": task.tol, "known": wider.baselines}
         looser = Stage(wider, run(task.solver, wider, problem.start(), zero, fit.rng, **options))
         start = looser.solution.iterate
-        if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
+        if start.feasible and float(start.hard[0]) < below:
             break
     if comes_from_more and more == enough:
         return [], looser
@@ -240,7 +240,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
     again = run_watched(fit, problem, start.x, start.dual)
     candidate = again.solution.iterate
     lower = float(candidate.hard[0]) < float(solution.iterate.hard[0]) - ERROR_TOL
-    return ([again] if lower and candidate.excess <= FEASIBILITY_TOL else []), looser
+    return ([again] if lower and candidate.feasible else []), looser
 
 
 # ---------------------------------------------------------------------- runs that are watched

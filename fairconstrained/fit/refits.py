@@ -16,7 +16,7 @@ from fairconstrained.fit.task import Fit, Solved, Task, check_label_based
 from fairconstrained.losses import class_probabilities, n_outputs
 from fairconstrained.problems.baselines import Baseline
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
+from fairconstrained.solvers.base import Iterate, Solver, check_solves, violation
 from fairconstrained.solvers.run import best_of_baselines, run
 
 
@@ -73,14 +73,14 @@ class Refits(Solver):
             # What labels miss is noise: a quarter of a standard error more in each round.
             inside = constraint.narrowed((1 + n) * 0.25 * errors)
             aimed = replace(problem, constraint=inside.shifted(missed))
-            if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
+            if violation(aimed.evaluate(x).hard) > 0.0:
                 x, dual = trained_head(self.fit, aimed, x, dual, heads)
                 heads.append(Baseline(x))
             targets = probabilities_of_seen(self.fit, problem, x)
             scores = self.fit.task.specification.out_of_fold(self.fit.rows, targets)
             values = problem.hard(torch.as_tensor(scores).to(x), x.new_zeros(0))
             iterate = Iterate(x, values, values, dual, residual=torch.inf)
-            if iterate.excess <= FEASIBILITY_TOL:
+            if iterate.feasible:
                 iterate = iterate._replace(residual=0.0)
             yield iterate
             missed = missed + ((values - problem.evaluate(x).hard)[1:] - missed) / n
@@ -97,7 +97,7 @@ def trained_head(
     rounds = min(rounds_of_head, task.max_iter or rounds_of_head)
     head = run(task.solver, problem, x, dual, fit.rng, max_iter=rounds, tol=task.tol).iterate
     # Feasible points near one that is not may have twice its error, and labels miss by more.
-    if head.excess <= FEASIBILITY_TOL:
+    if head.feasible:
         head, _ = best_of_baselines(problem, head, heads)
     return head.x, head.dual
 

@@ -22,7 +22,7 @@ from fairconstrained.losses import hard_classes
 from fairconstrained.models.perceptron import auditable
 from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.rows import Rows
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Solution, Status
+from fairconstrained.solvers.base import Solution, Status
 
 
 def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
         "violations_": dict(zip(keys, values, strict=True)),
         "violation_": value,
         "training_violation_": value,
-        "feasible_": compares and bool((excess <= FEASIBILITY_TOL).all()),
+        "feasible_": compares and bool((excess <= 0.0).all()),
     }
 
 

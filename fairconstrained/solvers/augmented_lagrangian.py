@@ -14,7 +14,7 @@ from fairconstrained.arrays import Floats
 from fairconstrained.numerics import ROUNDING
 from fairconstrained.problems.base import Linearization, Sharpenable, cached_last
 from fairconstrained.solvers import base, lbfgs
-from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, violation
+from fairconstrained.solvers.base import NEARLY, Iterate, Solver, violation
 from fairconstrained.solvers.run import along_offsets, repair, repair_candidates
 
 # Equalized odds at 0.02 over eight groups ends at a training error of .333; with fewer, .495.
@@ -120,7 +120,7 @@ class AugmentedLagrangian(Solver):
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
-            if best.excess <= FEASIBILITY_TOL:
+            if best.feasible:
                 feasible.append(best)
                 if last or len(feasible) == opinions or not best.dual.any():
                     yield base.best_feasible(feasible)
@@ -178,10 +178,10 @@ class AugmentedLagrangian(Solver):
                 # Weak duality: in convex problems no point that meets the targets is better.
                 if float(iterate.soft[0] + dual @ (iterate.soft[1:] + targets.shift)) > bound:
                     return
-            done = targets.settled and iterate.excess <= FEASIBILITY_TOL
+            done = targets.settled and iterate.feasible
             if done and iterate.residual <= tol:
                 iterate, _ = self._update(problem, linearize, x, dual, targets.shift, polish)
-                done = iterate.excess <= FEASIBILITY_TOL
+                done = iterate.feasible
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
 
@@ -233,13 +233,13 @@ class _Targets:
         self.rounds += 1
         excess = iterate.excess
         # While the shifts move, half of what single rows can violate is no reason to tighten.
-        feasible = excess <= (FEASIBILITY_TOL if self.settled else 0.5 * NEARLY)
+        feasible = excess <= (0.0 if self.settled else 0.5 * NEARLY)
         better = self._best is None or bool(iterate.hard[0] < self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
         # Shifts of violated constraints grow by twice the violation.
         more = (2.0 * hard).clamp_min(self._tighter)
-        tightened = torch.where(hard > FEASIBILITY_TOL, more, torch.zeros_like(hard))
+        tightened = torch.where(hard > 0.0, more, torch.zeros_like(hard))
         miss = float(gap.abs().max()) if len(gap) else 0.0
         nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1

@@ -17,8 +17,6 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import is_number
 from fairconstrained.exceptions import IncompatibleSolverError
 
-# Largest violation of a feasible point: none, as users compare numbers to the last digit.
-FEASIBILITY_TOL = 0.0
 # A larger violation comes neither from a single row of a table of a thousand nor from limited
 # accuracy.
 NEARLY = 1e-3
@@ -67,8 +65,12 @@ class Iterate(NamedTuple):
     @property
     def excess(self) -> float:
         """The largest hard value of the constraints, or 0 without constraints."""
-        m = len(self.dual)
-        return float(self.hard[1 : 1 + m].max()) if m else 0.0
+        return violation(self.hard[: 1 + len(self.dual)])
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the hard constraints hold to the last digit, as users compare numbers."""
+        return self.excess <= 0.0
 
 
 class Status(Enum):
@@ -238,7 +240,7 @@ def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
     """Choose the feasible iterate of least error, or the least violation if there is none."""
     best, least = iterates[0], (inf, inf)
     for iterate in iterates:
-        merit = max(iterate.excess, FEASIBILITY_TOL), float(iterate.hard[0])
+        merit = max(iterate.excess, 0.0), float(iterate.hard[0])
         if merit < least:
             best, least = iterate, merit
     return best

@@ -22,7 +22,7 @@ from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.problems.base import Sharpenable
 from fairconstrained.problems.baselines import ERROR_TOL, Baseline
 from fairconstrained.solvers import base
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solution, Solver, Status
+from fairconstrained.solvers.base import Iterate, Solution, Solver, Status
 
 # Larger violations do not come from single rows; neither line moves nor random ones remove them.
 MOVABLE = 0.05
@@ -158,14 +158,15 @@ def best_of_baselines(
             rival = best_on_lines(posed, rival, [direction], reach=1.0)
         rival = along_offsets(posed, rival)
         rivals.append((rival, by))
-        if is_equal and rival.excess <= FEASIBILITY_TOL:
+        if is_equal and rival.feasible:
             equal = min(equal, float(rival.hard[0]))
-    excess, error, better = result.excess, float(result.hard[0]), []
+    error, better = float(result.hard[0]), []
     for rival, by in rivals:
-        nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
+        nearer = not result.feasible and rival.excess < result.excess - ERROR_TOL
         # Removing a tiny violation may cost a little error.
-        gain = by if excess <= FEASIBILITY_TOL else -0.01 if excess <= base.NEARLY else -torch.inf
-        if nearer or (rival.excess <= FEASIBILITY_TOL and float(rival.hard[0]) < error - gain):
+        gain = -0.01 if result.excess <= base.NEARLY else -torch.inf
+        gain = by if result.feasible else gain
+        if nearer or (rival.feasible and float(rival.hard[0]) < error - gain):
             better.append(rival)
     return base.best_feasible(better) if better else result, equal
 
@@ -190,7 +191,7 @@ def best_on_lines(
 
 def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """Return the iterate if it is feasible, or the best on the lines of its offsets."""
-    if iterate.excess <= FEASIBILITY_TOL:
+    if iterate.feasible:
         return iterate
     return best_on_lines(problem, iterate, one_hot(problem.offsets, len(iterate.x)).to(iterate.x))
 
@@ -218,7 +219,7 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
         small = problem.n_rows * len(iterate.x) <= cheap
         for _ in range(moves if iterate.excess <= MOVABLE else 0):
             # A move must remove its share of the violation, or ten moves will not suffice.
-            goal = max((1.0 - 1.0 / moves) * iterate.excess, FEASIBILITY_TOL)
+            goal = max((1.0 - 1.0 / moves) * iterate.excess, 0.0)
             better = best_on_lines(problem, iterate, _directions(problem, iterate), longest)
             if small and better.excess > goal:
                 coordinates = torch.eye(len(better.x)).to(better.x)
@@ -239,7 +240,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(one_hot(problem.offsets, len(x)).to(x))
-    if iterate.excess <= FEASIBILITY_TOL:
+    if iterate.feasible:
         return directions
     worst = hard.argsort(descending=True)[:20]  # each costs a gradient
     # A move that ignores constraints that nearly bind would violate them.

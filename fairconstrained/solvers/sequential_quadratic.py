@@ -18,7 +18,7 @@ from fairconstrained.problems.base import Linearization, Problem, Sharpenable
 from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.solvers import base
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
+from fairconstrained.solvers.base import Iterate, best_feasible, violation
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import MOVABLE, repair, repair_candidates
 
@@ -124,10 +124,10 @@ class SequentialQuadratic(base.Solver):
                 yield pair[1]
                 seen.append(pair)
             best = best_feasible([iterate for _, iterate in seen])
-            if best.excess <= FEASIBILITY_TOL:
+            if best.feasible:
                 break
         posed = next(posed for posed, iterate in seen if iterate is best)
-        if best.excess > FEASIBILITY_TOL:
+        if not best.feasible:
             nearest = sorted((iterate for _, iterate in seen), key=attrgetter("excess"))[:3]
             yield (yield from self._rescued(best, posed, nearest, tol, rng))
         elif problem.n_rows <= FEW_ROWS:
@@ -167,11 +167,11 @@ class SequentialQuadratic(base.Solver):
             rescue = other._replace(residual=torch.inf)
             yield rescue
             best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
-            if rescue.excess <= FEASIBILITY_TOL:
+            if rescue.feasible:
                 return best
         best = best_feasible([best, repair(problem, nearest)])
         for times in _MORE_ROOM:
-            if best.excess <= FEASIBILITY_TOL:
+            if best.feasible:
                 break
             room = _ROOM + times * start.excess
             for iterate in self._moving(problem, start.x, none, _LARGEST_MULTIPLIERS[-1], room):
@@ -210,7 +210,7 @@ class SequentialQuadratic(base.Solver):
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
             # Then sharper soft values gain more than another step.
-            if max(iterate.residual, moved) <= 2e-3 and iterate.excess <= FEASIBILITY_TOL:
+            if max(iterate.residual, moved) <= 2e-3 and iterate.feasible:
                 break
             # Shifts that swing move by less and less, until they settle.
             fraction = fraction if moved < last else 0.7 * fraction
@@ -236,7 +236,7 @@ class SequentialQuadratic(base.Solver):
                     least = iterate.residual
             if iterate.residual > tol:
                 break
-            if iterate.excess <= FEASIBILITY_TOL:
+            if iterate.feasible:
                 yield iterate
                 return
             shift = shift + 2.0 * iterate.hard[1:].clamp_min(0.0)
@@ -248,7 +248,7 @@ def _moved_at_random(
 ) -> Iterator[tuple[Sharpenable, Iterate]]:
     """Move nearly feasible points of little error at random until they are feasible; seeded."""
     best = best_feasible([iterate for _, iterate in seen])
-    most = float(best.hard[0]) - ERROR_TOL if best.excess <= FEASIBILITY_TOL else np.inf
+    most = float(best.hard[0]) - ERROR_TOL if best.feasible else np.inf
     starts: list[tuple[Sharpenable, Iterate]] = []
     near = [pair for pair in seen if 0.0 < pair[1].excess <= MOVABLE]
     # Equal values of different orders of rows agree to so many digits.
@@ -275,7 +275,7 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
 
     least, failures = merit(iterate.hard), 0
     for _ in range(_ROWS_READ // problem.n_rows):
-        if iterate.excess <= FEASIBILITY_TOL or failures == _PATIENCE:
+        if iterate.feasible or failures == _PATIENCE:
             break
         trial = x + size * torch.as_tensor(rng.standard_normal(len(x))).to(x)
         soft, hard = problem.evaluate(trial)

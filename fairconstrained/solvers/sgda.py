@@ -10,7 +10,7 @@ import torch
 from torch import Generator
 
 from fairconstrained.problems.base import Linearization, SampledProblem
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, count, nonnegative, positive
+from fairconstrained.solvers.base import Iterate, count, nonnegative, positive
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
 
 
@@ -79,7 +79,7 @@ class SGDA(StochasticSolver):
     def move(self, now: Memory, terms: Linearization, factor: float, dual_step_size: float) -> None:
         """Take a step in the point and one in the multipliers, both from the same estimates."""
         value = terms.value[1:]
-        active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
+        active = (now.dual + self.penalty * value).clamp_min(0.0)
         gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
         now.x = now.descent.step(now.x, gradient, factor * self.step_size)
         now.dual = (now.dual + factor * dual_step_size * value).clamp(0.0, self.max_dual)
@@ -206,7 +206,7 @@ class EarlyStoppedSGDA(SGDA):
         merit = sum(_merit(iterate))
         now.waited = 0 if merit < now.best else now.waited + 1
         now.best = min(merit, now.best)
-        now.feasible = now.feasible or iterate.excess <= FEASIBILITY_TOL
+        now.feasible = now.feasible or iterate.feasible
         if now.feasible and now.waited >= self.patience:
             now.n_steps = now.step
         return iterate
@@ -214,4 +214,4 @@ class EarlyStoppedSGDA(SGDA):
 
 def _merit(iterate: Iterate) -> tuple[float, float]:
     """Return the violation beyond the tolerance, and the objective: less is better."""
-    return max(iterate.excess, FEASIBILITY_TOL), float(iterate.soft[0])
+    return max(iterate.excess, 0.0), float(iterate.soft[0])

@@ -104,9 +104,9 @@ def test_values_that_are_not_finite_are_an_error_that_says_when(broken):
 def test_the_best_iterate_errs_least_among_the_feasible_or_violates_least(pairs):
     script = [iterate(*pair) for pair in pairs]
     chosen = base.best_feasible(script)
-    feasible = [i for i in script if base.violation(i.hard) <= base.FEASIBILITY_TOL]
+    feasible = [i for i in script if base.violation(i.hard) <= 0.0]
     if feasible:
-        assert base.violation(chosen.hard) <= base.FEASIBILITY_TOL
+        assert base.violation(chosen.hard) <= 0.0
         assert chosen.hard[0] == min(i.hard[0] for i in feasible)
     else:
         assert base.violation(chosen.hard) == min(base.violation(i.hard) for i in script)
@@ -292,12 +292,12 @@ def result(problem, x, known, residual=0.0, callbacks=()):
 def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     problem, seen = problem_of("demographic_parity", 2), []
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    assert problem.evaluate(x).hard[1:].max() > base.FEASIBILITY_TOL
+    assert problem.evaluate(x).hard[1:].max() > 0.0
     solution = result(problem, x, problem.baselines, residual, [seen.append])
     assert solution.status is Status.KNOWN
     assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
     assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
-    assert solution.iterate.hard[1:].max() <= base.FEASIBILITY_TOL
+    assert solution.iterate.hard[1:].max() <= 0.0
     assert seen == solution.history
     assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
@@ -343,7 +343,7 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     problem = problem_of("demographic_parity", 3)
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     thresholds = problem.along(x, torch.eye(4).double()[3], math.inf)
-    least = thresholds.error[thresholds.excess <= base.FEASIBILITY_TOL].min()
+    least = thresholds.error[thresholds.excess <= 0.0].min()
     far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
     solution = result(problem, far, [Baseline(x)])
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
