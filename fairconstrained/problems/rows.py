@@ -270,10 +270,11 @@ class Rows:
         """Return indices of up to 400,000 evenly spaced rows, the same however they are shared."""
         return _spaced(self.starts, self)[0]
 
-    @property
-    def to_quantiles(self) -> Callable[[Rows, Tensor], Tensor]:
-        """Map from the scores of a worker's rows, (n, 1), to its scores in :attr:`quantiles`."""
-        return _unchanged if self.in_memory else partial(_to_quantiles, self.n_rows)
+    def to_quantiles(self, local: Rows, scores: Tensor) -> Tensor:
+        """Return a worker's scores in :attr:`quantiles`, given the scores of its rows, (n, 1)."""
+        if self.in_memory:
+            return scores
+        return _quantiles(self.n_rows, local)[-1](scores[:, 0])[:, None]
 
     def _gathered(self, representatives: Callable[[Rows], Representatives]) -> Rows:
         """Gather the representatives of each worker's rows."""
@@ -335,14 +336,6 @@ def _spaced(starts: list[int], local: Rows) -> Representatives:
     first = -starts[local.workers.rank] % spacing
     index = torch.arange(first, max(len(local.y), first), spacing, device=local.y.device)
     return index, local.weight[index], lambda scores: scores[index]
-
-
-def _unchanged(local: Rows, scores: Tensor) -> Tensor:
-    return scores
-
-
-def _to_quantiles(n_rows: int, local: Rows, scores: Tensor) -> Tensor:
-    return _quantiles(n_rows, local)[-1](scores[:, 0])[:, None]
 
 
 def _as_index(group: Tensor) -> Tensor:

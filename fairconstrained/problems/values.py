@@ -169,7 +169,7 @@ class ERM:
             hard = torch.cat((error, self.constraint.without_rounding(values)))
         else:
             # The order of all scores matters here, so workers send their scores.
-            pairs = self.data.gather(partial(self._sums_and_scores, self.data.to_quantiles, w, aux))
+            pairs = self.data.gather(partial(self._sums_and_scores, w, aux))
             worker_sums, scores = zip(*pairs, strict=True)
             sums, hard = sum(worker_sums), self.hard(torch.cat(scores), aux)
         soft = self._from_sums(sums, aux)
@@ -293,15 +293,13 @@ class ERM:
         placed, scores = self.placed_rows(rows), self.model.scores(w, rows.X)
         return torch.stack((self._sums(scores, placed, aux), self.hard_sums(scores, placed)))
 
-    def _sums_and_scores(
-        self, to_quantiles: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, local: Rows
-    ) -> tuple[Tensor, Tensor]:
+    def _sums_and_scores(self, w: Tensor, aux: Tensor, local: Rows) -> tuple[Tensor, Tensor]:
         """Return sums over a worker's rows, and its scores in the quantiles."""
         sums, scores = [], []
         for rows in local.pieces():
             scores.append(self.model.scores(w, rows.X))
             sums.append(self._sums(scores[-1], self.placed_rows(rows), aux))
-        return torch.stack(sums).sum(dim=0), to_quantiles(local, torch.cat(scores))
+        return torch.stack(sums).sum(dim=0), self.data.to_quantiles(local, torch.cat(scores))
 
     def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Sum objective and then constraint over a piece of the rows, as one vector."""
