@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -301,11 +300,6 @@ class Statistic:
         """Return no widths by default: nothing bounds the columns, so no table is released."""
         return ()
 
-    @property
-    def bound(self) -> float:
-        """Return the largest l1 norm of a row's statistics: the table's sensitivity to one row."""
-        return float(len(self.widths)) if sum(self.widths) == self.n_columns else inf
-
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return differentiable values, (n, n_columns)."""
         raise NotImplementedError
@@ -379,23 +373,9 @@ class Losses(Statistic):
         return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
 
-class NoColumns(Statistic):
-    """A statistic without columns, where there is no constraint."""
-
-    n_columns = 0
-
-    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        return scores[:, :0]
-
-    hard = soft
-
-    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        return scores[:, :0], partial(torch.matmul, other=scores.new_zeros(0, scores.shape[1]))
-
-
 @dataclass(frozen=True)
 class Columns(Statistic):
-    """Several statistics side by side."""
+    """Several statistics side by side, or none where there is no constraint."""
 
     members: tuple[Statistic, ...]
 

@@ -27,7 +27,6 @@ from fairconstrained.models.features import as_features
 from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.problems.base import Evaluation, one_in
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.objectives import Nothing
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Iterate, Solution, Status
 from fairconstrained.solvers.boosting import Rounds
@@ -130,7 +129,7 @@ def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
     factor = weight_of_loss(fit.rows, boosted.risk)
     model: Any = RawScores(n, size, like=weight)
     data, sharp = replace(rows, weight=seen_weight), boosted.constraint.sharpened()
-    problem = FairERM(model, data, Nothing(), sharp, 0.0)
+    problem = FairERM(model, data, boosted.risk, sharp, 0.0)
     on_held = FairERM(model, rows.take(boosted.held), boosted.risk, boosted.constraint, 0.0)
     limit = min(family.n_rounds(booster), task.max_iter or family.n_rounds(booster))
     with watchers(task, limit) as callbacks:

@@ -99,22 +99,6 @@ class MeanLoss(RankedLoss):
         return _weighted_sum(self.row_error, scores, y, weight) / weight.sum()
 
 
-@dataclass(frozen=True)
-class Nothing(Objective):
-    """The zero objective, for the values of the constraints alone."""
-
-    is_additive = True
-
-    def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        return scores.new_zeros(())
-
-    def linearize(
-        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
-    ) -> tuple[Tensor, Gradient]:
-        zero = scores.new_zeros(())
-        return zero, lambda: zero
-
-
 @dataclass(frozen=True, eq=False)
 class Costs:
     """Costs of predictions: a loss for training, and the cost by which points are compared.

@@ -23,7 +23,7 @@ from fairconstrained.models import Boosting, SingleFit
 from fairconstrained.models.boosting import RawScores
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.base import Evaluation
-from fairconstrained.problems.objectives import Nothing
+from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.boosting import Rounds
 from tests.helpers.fits import FORGIVEN, measured, table
@@ -65,7 +65,7 @@ def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, 
     space = constraints.Space(list(range(n_classes)), ["a", "b"])
     constraint = constraints.CONSTRAINTS[name]().bind(space, 0.01)
     data = Rows((torch.zeros(n, 1),), y, group, weight)
-    problem = FairERM(RawScores(n, size, weight), data, Nothing(), constraint, 0.0)
+    problem = FairERM(RawScores(n, size, weight), data, MeanLoss(), constraint, 0.0)
     scores = rng.normal(size=(n, size))
     rows = constraint.partition.place(y, group, weight)
 

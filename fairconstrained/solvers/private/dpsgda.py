@@ -15,6 +15,7 @@ from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.solvers.base import Iterate, Solver, choice, count, number, positive
+from fairconstrained.solvers.stochastic import evaluated_steps
 
 # Releases of points that may be the result: the plain average, and five of a bisection, for 1 % of
 # the budget each (decisions: the returned average).
@@ -169,14 +170,15 @@ class DPSGDA(NoisySteps):
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:
         """Return whether one row's contribution to the constraint's table is bounded."""
-        return problem.constraint.statistic.bound < float("inf")
+        statistic = problem.constraint.statistic
+        return sum(statistic.widths) == statistic.n_columns
 
     def iterate(
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield after every thirtieth of the steps, and once more for the average."""
         n_steps = problem.plan.n_steps
-        ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
+        ends = evaluated_steps(n_steps, _ITERATIONS - 1)
         # Many multipliers move the same rate of a small group, and full steps oscillate: twenty
         # groups end at an error of .354 even without noise.
         steps = (5.0 / problem.gains()).clamp_max(self.dual_step_size)
