@@ -26,7 +26,6 @@ from torch import Tensor
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.constraints import tables
 from fairconstrained.constraints.affine import AffineMap, Combinations
-from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
 from fairconstrained.numerics import ROUNDING
@@ -114,10 +113,6 @@ class MomentConstraint:
     def statistic_at(self, aux: Tensor) -> Statistic:
         """Return the statistic at these extra variables."""
         return self.statistic
-
-    def steps_at(self, aux: Tensor) -> Above | None:
-        """Return `statistic_at` if extra variable c is the threshold of column c, else None."""
-        return None
 
     def at_equal_scores(self) -> Self:
         """Return a constraint whose soft values have a gradient where all scores are equal."""
@@ -255,9 +250,6 @@ class Stack(MomentConstraint):
         pieces = zip(self.members, torch.split(aux, self._aux_sizes), strict=True)
         at = [member.statistic_at(member_aux) for member, member_aux in pieces]
         return tables.side_by_side(tuple(at[i] for i in self._owners))
-
-    def steps_at(self, aux: Tensor) -> Above | None:
-        return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
         shape, known, rates = (self.n_parts, self.statistic.n_columns), [], []

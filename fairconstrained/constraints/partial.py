@@ -312,8 +312,6 @@ class PartialDistributions(WithinIntervals):
     def statistic_at(self, aux: Tensor) -> Above:
         return Above(aux, self.statistic.step, self.statistic.temperature)
 
-    steps_at = statistic_at  # all extra variables are thresholds
-
     def loosened(self, by: float) -> Self:
         return self._made(gap=self.gap + by)
 

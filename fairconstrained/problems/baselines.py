@@ -69,7 +69,7 @@ def baselines(problem: ERM) -> list[Baseline]:
     if problem.free is None:
         return points
     points.append(Baseline(problem.variables(problem.free)))
-    if problem.log_odds is not None and (rule := thresholds_by_group(problem)) is not None:
+    if (rule := thresholds_by_group(problem)) is not None:
         x = problem.variables(rule)
         # Thresholds must win by more than the standard error of the error rate.
         error = min(float(problem.evaluate(x).hard[0]), 1.0)

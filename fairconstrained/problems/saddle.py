@@ -17,6 +17,7 @@ and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,8 +39,8 @@ class Saddle:
 
     def __init__(self, problem: ERM):
         self.problem = problem
-        surrogate = _surrogate_of(problem)
-        assert surrogate is not None
+        surrogate: Any = _surrogate_of(problem)
+        members: Any = problem.constraint.members  # AUCConstraints
         self.c1, self.c2 = surrogate.c1, surrogate.c2
         pairs, owner, n_values = [], [], 1
         slack = [torch.zeros(1, dtype=torch.float64)]
@@ -49,8 +50,7 @@ class Saddle:
             positive = label.expand(problem.constraint.partition.part_of_cell.shape)
             pairs.append(torch.stack((positive, 1.0 - positive))[None])
             owner.append(torch.zeros(1, dtype=torch.long))
-        for member in problem.constraint.members:
-            assert isinstance(member, AUCConstraint)  # see `_surrogate_of`
+        for member in members:
             sets = torch.as_tensor(member.comparisons) * member.space.factors()
             first, first_, second, second_ = sets.unbind(dim=1)
             above = [torch.stack((first_, first), dim=1), torch.stack((second, second_), dim=1)]

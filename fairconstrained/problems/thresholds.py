@@ -43,15 +43,14 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     columns for each part of equalized odds. Where columns do not tell the group, the nearest scores
     are far from these, as the hard values of the point show.
 
-    Return None if no numbers of rows keep the constraint, or if error and constraints are not
-    affine in them.
+    Return None without log odds, if no numbers of rows keep the constraint, or if error and
+    constraints are not affine in them.
     """
-    data = problem.data
-    affine = problem.sums_decide and problem.affine is not None and problem.constraint.label_based
-    if not (affine and data.in_memory and data.group.ndim == 1):
+    data, affine, by_labels = problem.data, problem.affine, problem.constraint.label_based
+    if problem.log_odds is None or affine is None or not (by_labels and problem.sums_decide):
         return None
-    assert problem.log_odds is not None
-    assert problem.affine is not None
+    if not data.in_memory or data.group.ndim > 1:
+        return None
     log_odds = as_numpy(problem.model.scores(problem.log_odds, data.X))[:, 0]
     label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
     rows_of = [group == g for g in np.unique(group)]
@@ -60,7 +59,7 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
     slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
-    families = _families(problem.affine)
+    families = _families(affine)
     units = torch.eye(problem.model.n_params).to(data.weight)
     columns = torch.cat([problem.model.scores(w, data.X) for w in units], dim=1)
     # Whole rows may exceed a slack that fractions of rows keep: aim at less of it then.

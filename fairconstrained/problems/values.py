@@ -206,10 +206,12 @@ class ERM:
         w, aux = x.tensor_split([self.model.n_params])
         placed = self.placed_rows(rows)
         scores, model_pullback = self.model.linearize(w, rows.X)
-        steps = self.constraint.steps_at(aux) if self.constraint.n_aux else None
-        if steps is not None and self.affine is not None and isinstance(self.model, LinearModel):
-            return self._at_thresholds(steps, scores, placed, model_pullback)
-        if self.affine is not None:
+        is_affine, steps = self.affine is not None, self.constraint.statistic_at(aux)
+        # Extra variables are the thresholds of such steps.
+        thresholds = steps if self.constraint.n_aux and isinstance(steps, Above) else None
+        if is_affine and thresholds is not None and isinstance(self.model, LinearModel):
+            return self._at_thresholds(thresholds, scores, placed, model_pullback)
+        if is_affine:
             sums, on_scores = self._in_closed_form(scores, aux, placed)
         else:
             sums, pullback = linearized(lambda z, a: self._sums(z, placed, a), scores, aux)
