@@ -182,10 +182,8 @@ class AUCParity(Notion):
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
-        comparisons_of, surrogate = (
-            chosen(self, "comparison", exact_auc.COMPARISONS),
-            self.chosen_surrogate(),
-        )
+        comparisons_of = chosen(self, "comparison", exact_auc.COMPARISONS)
+        surrogate = self.chosen_surrogate()
         n_groups = len(space.groups)
         # A criterion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
         pairwise = len(comparisons_of(2)) == 1

@@ -251,13 +251,8 @@ class Rows:
         the threshold. The fraction of such levels differs from 1 - u by less than 1 / K (by at most
         1 / (2 K) for one worker). So do the fractions of unions of cells of any workers, which are
         their means. Where the rows of workers are alike, these errors are about 1 / (2 K W) at
-        most, because the levels of all workers together are evenly spaced. It follows that
-
-        - AUCs are exact up to 2 / K, since each is the mean rank of one distribution in another,
-          and differences of two AUCs up to 4 / K;
-        - gaps of distributions or rates within an interval of length L are exact up to 2 / (K L);
-        - a largest difference of ranks "where one of them is inside an interval" is up to 2 / K
-          that of an interval whose ends are at most 1 / K away.
+        most, because the levels of all workers together are evenly spaced. What follows for gaps
+        is said by :func:`~fairconstrained.distributed.sharded_rows`.
         """
         return self if self.in_memory else self._gathered(partial(_quantiles, self.n_rows))
 
