@@ -21,6 +21,7 @@ __all__ = [
     "ConstraintNotSatisfiedWarning",
     "DivergenceError",
     "IncompatibleSolverError",
+    "InfeasibleError",
     "InputWarning",
     "MissingSensitiveFeaturesWarning",
     "NoUsefulModelError",
@@ -86,6 +87,10 @@ class PrivacyWarning(UserWarning):
 
 class IncompatibleSolverError(ValueError):
     """The solver cannot solve this estimator's problem; raised before any work starts."""
+
+
+class InfeasibleError(ValueError):
+    """The solver found no point that meets its constraints."""
 
 
 class DivergenceError(ArithmeticError):

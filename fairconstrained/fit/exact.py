@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +16,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from fairconstrained.constraints.moments import MomentConstraint, stacked
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    DivergenceError,
+    InfeasibleError,
+    warn_caller,
+)
 from fairconstrained.fit.columns import build_model, learn, measure_training_rows, read
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack
 from fairconstrained.losses import n_outputs
@@ -171,8 +176,9 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
         stages = [run_watched(fit, problem, x, dual)]
     last, looser = stages[-1].solution, None
     if last.equal - float(last.iterate.hard[0]) < NEARLY_EQUAL:
-        again, looser = solve_from_looser(fit, stages[-1])
-        stages += again
+        with suppress(DivergenceError, InfeasibleError):  # of another try, which loses nothing
+            again, looser = solve_from_looser(fit, stages[-1])
+            stages += again
     end = stages[-1].solution.iterate
     if "slack" in task.params:
         points[task.params["slack"]] = end.x, end.dual

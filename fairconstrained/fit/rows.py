@@ -26,6 +26,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.fit.task import Task
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import (
+    CROSSED,
     categories,
     coded_groups,
     column_names,
@@ -74,6 +75,11 @@ class TrainingRows:
     partly: tuple[Any, ...] = ()  # labels of the first indices after the groups, with some None
     stood_for: Tensor | None = None  # weight of cells, where rows of known group represent all
     weightless: tuple[Any, ...] = ()  # groups whose rows all weigh zero, which are dropped
+
+    @property
+    def read_from(self) -> str:
+        """The parameters of ``fit`` that have the columns of groups, for messages."""
+        return CROSSED if self.n_control else "sensitive_features"
 
     @property
     def favourable(self) -> Any:
@@ -307,7 +313,7 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
     compared = [len(rows.space.labels_of(n.attributes)) for n in task.notions if n.needs_groups]
     if min(compared, default=2) < 2:
         messages.append(
-            f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
+            f"{rows.read_from} {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "
             "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True). "
             "The model of another constrained classifier gets none: the constraint is that one's."
@@ -332,7 +338,7 @@ def unknown_groups(task: Task, rows: TrainingRows) -> str:
         count, rest = "some rows", "others do not stand for them"
         right = "whether a group is missing depends on the group alone"
     return (
-        f"sensitive_features is missing for {count}: they train the model, and in constraints "
+        f"{rows.read_from} is missing for {count}: they train the model, and in constraints "
         f"between groups {rest}. That is right if {right}."
     )
 

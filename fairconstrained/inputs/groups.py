@@ -29,10 +29,13 @@ from fairconstrained.inputs.values import (
     levels_of,
     listed,
     to_array,
+    unread,
     warn_of_values,
 )
 
 _STRATA = "control_features "  # before names of columns that groups are crossed with
+# Parameters that messages on missing groups name where groups are crossed with strata.
+CROSSED = "sensitive_features or control_features"
 
 
 class Groups(NamedTuple):
@@ -415,9 +418,9 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
 
 def _columns_of_array(table: Any, name: str) -> dict[Any, Any]:
     """Return the columns of an array, a list or a Series."""
-    array = to_array(table, name)
+    array = unread(table, name)
     if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], tuple):
-        array = to_array(array.tolist(), name)  # rows of several values, such as a MultiIndex
+        array = unread(array.tolist(), name)  # rows of several values, such as a MultiIndex
     if array.dtype.names:  # a structured array
         return {key: array[key] for key in array.dtype.names}
     if array.ndim not in (1, 2):

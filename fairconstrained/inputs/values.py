@@ -32,7 +32,23 @@ _NANOSECONDS = (
 
 
 def to_array(values: Any, name: str) -> Array:
-    """Return a list, or a column of any library, as an array that keeps the types of values."""
+    """Return a list or a column of any library as :func:`unread`, with times as microseconds."""
+    array = unread(values, name)
+    if array.dtype.kind in "mM":  # as Python's values, which have microseconds
+        unit = f"{array.dtype.kind}8[us]"
+        # Categories may be declared because it is secret which of them occur.
+        exact = np.asarray(getattr(getattr(values, "dtype", None), "categories", array))
+        array = array.astype(unit)
+        if (exact != exact.astype(unit))[~np.isnat(exact)].any():
+            warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
+    return array
+
+
+def unread(values: Any, name: str) -> Array:
+    """Return a list, or a column of any library, as an array that keeps the types of values.
+
+    Nothing is said about values, since that may depend on one row.
+    """
     array = values.to_numpy() if hasattr(values, "to_numpy") else as_numpy(values)
     try:
         array = np.asarray(array)
@@ -43,13 +59,6 @@ def to_array(values: Any, name: str) -> Array:
         elif array.dtype.kind == "f" and hasattr(values, "dtype") and (abs(array) > 2**53).any():
             # Missing values made floats of integers, and floats cannot tell large ones apart.
             array = np.asarray(pd.Series([*values], dtype=object)) if array.ndim == 1 else array
-        elif array.dtype.kind in "mM":  # as Python's values, which have microseconds
-            unit = f"{array.dtype.kind}8[us]"
-            # Categories may be declared because it is secret which of them occur.
-            exact = np.asarray(getattr(getattr(values, "dtype", None), "categories", array))
-            array = array.astype(unit)
-            if (exact != exact.astype(unit))[~np.isnat(exact)].any():
-                warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
     except ValueError as error:
         raise ValueError(
             f"{name} is ragged: give one row per sample with the same number of values in each."

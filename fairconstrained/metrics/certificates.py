@@ -12,6 +12,7 @@ from fairconstrained.arrays import Array, Ints, as_numpy, check_confidence
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import (
+    CROSSED,
     Groups,
     UncertainGroups,
     as_described,
@@ -65,7 +66,7 @@ _DRAWN = "the bound is of a sample with the declared composition: {} of the {} r
 # declared composition; the rest is left to the bound itself.
 _FOR_SAMPLES = 0.02
 _MISSING = (
-    "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
+    "the {} of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."
 )
 
@@ -373,10 +374,11 @@ class _Table(NamedTuple):
             if claim.pooled and not groups.known.all():
                 groups = encode_groups([OVERALL] * rows.size)
             if not groups.known.any():
-                or_strata = " or control_features" * bool(n_control)
-                raise ValueError(f"sensitive_features{or_strata} is missing in every row.")
+                columns_missing = CROSSED if n_control else "sensitive_features"
+                raise ValueError(f"{columns_missing} is missing in every row.")
             if not groups.known.all():
-                assumed.append(_MISSING.format((~groups.known).sum(), rows.size))
+                unknown = "group or stratum" if n_control else "group"
+                assumed.append(_MISSING.format(unknown, (~groups.known).sum(), rows.size))
             values, weight = groups.labels.tolist(), np.ones(rows.size)
             if not claim.pooled:
                 values += lacking(crossed, values, claim.groups[place])
@@ -411,7 +413,7 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
         if rows.label is not None:
             weight = standing_weights(known, rows.label, np.ones(rows.size))[known]
         rows = rows.take(known)
-        assumed.append(_MISSING.format((~known).sum(), len(known)))
+        assumed.append(_MISSING.format("group", (~known).sum(), len(known)))
     whole = (0.0, 1.0) if claim.interval is None else claim.interval
     data = read_scored(rows.y_true, rows.y_score, rows.sensitive_features, interval=whole)
     positive: Array = np.asarray(data.above(claim.threshold) > 0)

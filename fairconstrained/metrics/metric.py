@@ -19,7 +19,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.inputs.groups import encode_groups, group_name, named_columns
+from fairconstrained.inputs.groups import CROSSED, encode_groups, group_name, named_columns
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
 
@@ -164,7 +164,8 @@ def parts_of(
         if not known.all() and "sample_weight" in part:
             label = np.zeros(n_rows) if part["y_true"] is None else as_numpy(part["y_true"])
             weight = rows.get("sample_weight", np.ones(n_rows))
-            rows["sample_weight"] = standing_for_all(known, np.asarray(label), np.asarray(weight))
+            standing = known, np.asarray(label), np.asarray(weight)
+            rows["sample_weight"] = standing_for_all(*standing, CROSSED)
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
             selected = {name: rows_of(values, inside) for name, values in rows.items()}
@@ -208,14 +209,16 @@ def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, An
     return [part for place, (_, part) in enumerate(parts) if place in places]
 
 
-def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
+def standing_for_all(
+    known: NDArray[np.bool_], label: Array, weight: Floats, name: str = "sensitive_features"
+) -> Floats:
     """Return weights by which the rows of known group represent all rows of their label."""
     if not known.any():
-        raise ValueError("sensitive_features is missing in every row.")
+        raise ValueError(f"{name} is missing in every row.")
     warn_caller(
-        f"sensitive_features is missing for {(~known).sum():,} of {len(known):,} rows: the other "
-        "rows of a label stand for all of it. That is right if groups are missing at random within "
-        "each label.",
+        f"{name} is missing for {(~known).sum():,} of {len(known):,} rows: the other rows of a "
+        "label stand for all of it. That is right if groups are missing at random within each "
+        "label.",
         MissingSensitiveFeaturesWarning,
     )
     return standing_weights(known, label, weight)

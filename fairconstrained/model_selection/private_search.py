@@ -312,8 +312,9 @@ class PrivateGridSearch(DelegatingClassifier):
         """Choose by report noisy max among candidates that keep their constraints by estimates.
 
         Since training aims at the slack, an excess below the error of the estimate says nothing.
+        A fit that was stopped has no estimate, whose error is infinite.
         """
-        kept = [i for i, m in enumerate(fitted) if m.feasible_ or m.excess_ <= m.excess_error_]
+        kept = [i for i, m in enumerate(fitted) if m.excess_ <= m.excess_error_ < math.inf]
         if not kept:
             violations = np.nan_to_num([model.violation_ for model in fitted], nan=np.inf)
             kept = np.flatnonzero(violations == violations.min()).tolist()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.exceptions import InfeasibleError
 from fairconstrained.problems.base import Linearization, Problem
 from fairconstrained.solvers.base import Iterate, Solver, count, positive, violation
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
@@ -29,9 +30,9 @@ class FromFeasible(Solver):
     takes_known = True
 
     def _check_feasible(self, value: Tensor) -> None:
-        """Raise ValueError if the last point is not nearly feasible."""
+        """Raise InfeasibleError if the last point is not nearly feasible."""
         if violation(value) > self.epsilon:
-            raise ValueError(
+            raise InfeasibleError(
                 f"{type(self).__name__} found no point that meets its constraints: the surrogates "
                 f"are violated by {violation(value):.3g} > epsilon={self.epsilon:g}. Constant "
                 "scores meet them if all groups have the same interval. Use a larger slack, more "
@@ -53,8 +54,9 @@ class IDCA(FromFeasible):
     on. True gaps are not used.
 
     Constant scores are feasible if all groups have the same interval. From any other start the same
-    steps first reduce the largest :math:`g_i`, until all are at most :math:`\epsilon`. It is an
-    error if that takes more than `max_outer` iterations.
+    steps first reduce the largest :math:`g_i`, until all are at most :math:`\epsilon`. If
+    that takes more than `max_outer` iterations, an
+    :class:`~fairconstrained.exceptions.InfeasibleError` is raised.
 
     Parameters
     ----------
@@ -121,8 +123,9 @@ class DirectSwitching(FromFeasible):
         x \leftarrow x - \frac{c_i(x)}{\lVert \nabla c_i \rVert^2} \nabla c_i
         \;\text{ else, for the largest } c_i .
 
-    The result is the best nearly feasible point; it is an error if there is none. Nothing is
-    guaranteed if the problem is not convex.
+    The result is the best nearly feasible point; if there is none, an
+    :class:`~fairconstrained.exceptions.InfeasibleError` is raised. Nothing is guaranteed if the
+    problem is not convex.
 
     Parameters
     ----------

@@ -188,6 +188,18 @@ def test_a_row_without_a_group_decides_nothing_that_is_said(case, name, monkeypa
     assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
+def test_strata_of_a_row_without_a_group_decide_no_warning():
+    """As groups do: times with nanoseconds are converted where nothing is said of them."""
+    groups = np.where(np.arange(400) > 0, GROUPS[FEW], None)
+    said = []
+    for first in (0, 1):
+        times = np.array([first, *1000 * (np.arange(1, 400) % 2)], dtype="M8[ns]")
+        for strata in (pd.Series(times), times[:, None]):
+            fit = partial(clone(ONE).fit, DATA.data[FEW], Y[FEW], sensitive_features=groups)
+            said.append(words_of(partial(fit, control_features=strata), Warning))
+    assert all(words == said[0] for words in said)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e11])
 def test_no_row_decides_whether_a_frozen_model_is_refused(scale):
     """At right angles to its coefficients rounding differs alone and among others."""

@@ -97,6 +97,17 @@ def test_where_groups_alone_are_secret_the_choice_is_no_release():
 
 
 @quiet
+def test_a_candidate_that_is_stopped_has_no_estimate_by_which_it_is_chosen():
+    """The other one predicts one label for nearly all, and is known to keep its constraint."""
+    flat = {"slack": [1.0], "feature_range": [(-1e6, 1e6)]}
+    grid = [{"max_iter": [1], "slack": [0.0]}, flat]
+    search = searched(RATES, grid, epsilon=20.0, random_state=1)
+    stopped, constant = (model.score(DATA.data, DATA.target) for model in search.estimators_)
+    assert stopped > constant + 0.05
+    assert search.best_index_ == 1
+
+
+@quiet
 def test_candidates_see_the_training_rows_and_the_choice_the_others():
     search = searched(RATES, {"slack": [0.05, 0.2]}, holdout_size=0.3, random_state=0)
     train, held_out = holdout_split(3000, 0.3, 0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained import PartialParityClassifier, solvers
 from fairconstrained.constraints import PartialDemographicParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import InfeasibleError
 from fairconstrained.models import Network
 from fairconstrained.problems import Evaluation, FixedSoftness
 from fairconstrained.solvers.base import violation
@@ -128,8 +129,17 @@ def test_a_feasible_point_that_is_not_found_is_an_error(solver):
     far = {0: (0.0, 0.3), 1: (0.7, 1.0)}
     problem = separated(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
     name = type(solver).__name__
-    with pytest.raises(ValueError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
+    with pytest.raises(InfeasibleError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
         solve(solver, problem)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_another_try_that_finds_no_feasible_point_loses_nothing():
+    """From the solution for a larger slack, which so few steps do not lead back."""
+    data = make_biased_classification(600, bias=1.5, random_state=0)
+    clf = PartialParityClassifier(solver=solvers.IDCA(inner_steps=20, max_outer=3))
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.feasible_
 
 
 BOUNDED = [
