@@ -129,7 +129,8 @@ def test_a_feasible_point_that_is_not_found_is_an_error(solver):
     far = {0: (0.0, 0.3), 1: (0.7, 1.0)}
     problem = separated(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
     name = type(solver).__name__
-    with pytest.raises(InfeasibleError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
+    words = rf"{name} found no point .* > epsilon=0.001.*intervals?"
+    with pytest.raises(InfeasibleError, match=words):
         solve(solver, problem)
 
 
