@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import zero_one_loss
 
 from fairconstrained.arrays import is_number
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
+from fairconstrained.inputs.labels import plain_labels
+from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.rates import demographic_parity_difference
-from fairconstrained.metrics.scorers import name_of
-from fairconstrained.model_selection.choice import pareto_front
+from fairconstrained.metrics.scorers import GROW_WITH_FAIRNESS, name_of
+from fairconstrained.model_selection.choice import pareto_front, violations_of
 
 _OVER_SPLITS = "{} (mean ± sd over splits)"
 
@@ -167,14 +168,11 @@ class TradeoffDisplay:
         keys = [f"{what}_test_{which}" for which in (score, violation) for what in ("mean", "std")]
         if missing := [key for key in keys if key not in cv_results]:
             raise ValueError(f"cv_results has no {missing}; it has {list(cv_results)}.")
-        mean, std, violation_mean, violation_std = (
-            np.asarray(cv_results[key], dtype=float) for key in keys
-        )
+        mean, std, _, violation_std = (np.asarray(cv_results[key], dtype=float) for key in keys)
         error = "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"
         display = cls(
             error=1 - mean,
-            # Fairness scorers return negated gaps, since searches maximise.
-            violation=-violation_mean,
+            violation=violations_of(cv_results, violation),
             error_std=std,
             violation_std=violation_std,
             chosen=chosen,
@@ -222,9 +220,17 @@ class TradeoffDisplay:
         """
         if not len(y_preds) or not all(map(np.ndim, y_preds)):
             raise ValueError("y_preds must be a sequence with an array of labels for each model.")
+        if name_of(metric).endswith(GROW_WITH_FAIRNESS):
+            raise ValueError(
+                "metric must be a gap, such as demographic_parity_difference, which is small where "
+                f"a model is fair; got {name_of(metric)}."
+            )
         arguments = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         violations = np.array([metric(y_true, y_pred, **arguments) for y_pred in y_preds])
-        errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]
+        labels = plain_labels(y_true)
+        weight = check_weights(sample_weight, len(labels))
+        wrong = [labels != plain_labels(y_pred, "y_pred") for y_pred in y_preds]
+        errors = np.average(wrong, axis=1, weights=weight)
         error_bars = violation_bars = None
         if confidence is not None:
             options = {"confidence": confidence, "random_state": 0, **arguments}
@@ -232,14 +238,12 @@ class TradeoffDisplay:
             low, high = np.transpose(ends)
             # On small groups a gap can lie above its own interval, which corrects its bias.
             violation_bars = np.maximum([violations - low, high - violations], 0.0)
-            weight = np.ones(len(np.asarray(y_true)))
-            weight = weight if sample_weight is None else np.asarray(sample_weight)
             effective = weight.sum() ** 2 / (weight**2).sum()
-            low, high = wilson(np.asarray(errors) * effective, effective, confidence)
+            low, high = wilson(errors * effective, effective, confidence)
             error_bars = np.array([errors - low, high - errors])
         interval = "" if confidence is None else f" ({100 * confidence:g} % interval)"
         display = cls(
-            error=np.array(errors),
+            error=errors,
             violation=violations,
             error_std=error_bars,
             violation_std=violation_bars,

@@ -24,6 +24,8 @@ from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
+# Ends of the names of metrics that are large where a model is fair.
+GROW_WITH_FAIRNESS = "_ratio", "_group_min"
 USEFUL = "of use: "  # before the name of a scorer in `scoring_all_models`
 
 _NO_SENSITIVE_FEATURES = """\
@@ -108,7 +110,7 @@ def fairness_scorer(
         raise ValueError(f"metric must be a function, such as those of metrics; got {metric!r}.")
     name, function = name_of(metric), getattr(metric, "func", metric)
     if greater_is_better is None:
-        greater_is_better = name.endswith(("_ratio", "_group_min"))
+        greater_is_better = name.endswith(GROW_WITH_FAIRNESS)
         falls = name.endswith(("_difference", "_gap", "_group_max"))
         ours = str(function.__module__).startswith("fairconstrained.metrics.")
         if not (greater_is_better or falls or ours):

@@ -85,7 +85,7 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
         if name not in known:
             raise ValueError(f"{name!r} is not among the scores of the search, {known}.")
     scores = np.asarray(cv_results[prefix + score], dtype=float)
-    violations = -np.asarray(cv_results[prefix + violation], dtype=float)
+    violations = violations_of(cv_results, violation)
     useful = cv_results.get("useful", np.ones(len(scores), dtype=bool))  # of a tradeoff_curve
     usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations) & useful)
     if not usable.size:
@@ -96,11 +96,6 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
             "nothing is left to compare, or a group lacks rows "
             "that it needs. Fairness scorers need sensitive_features: enable metadata routing, or "
             'give them column=; error_score="raise" in the search shows the cause.'
-        )
-    if violations[usable].min() < 0:
-        raise ValueError(
-            f"violation must name a scorer of a negated gap, at most 0; got {violation!r} with a "
-            f"mean of {-violations[usable].min():.3g}."
         )
     feasible = usable[violations[usable] <= max_violation]
     if feasible.size:
@@ -117,6 +112,17 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
         ConstraintNotSatisfiedWarning,
     )
     return least
+
+
+def violations_of(cv_results: Mapping[str, Any], name: str) -> NDArray[np.float64]:
+    """Return the mean violations of the candidates, whose scores are negated gaps."""
+    violations = -np.asarray(cv_results[f"mean_test_{name}"], dtype=float)
+    if (violations < 0).any():
+        raise ValueError(
+            f"violation must name a scorer of a negated gap, at most 0; got {name!r} with a mean "
+            f"of {-np.nanmin(violations):.3g}."
+        )
+    return violations
 
 
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:

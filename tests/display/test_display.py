@@ -23,7 +23,12 @@ from fairconstrained.display import (
     ParityCurveDisplay,
     TradeoffDisplay,
 )
-from fairconstrained.metrics import confidence_interval, equalized_odds_difference, group_report
+from fairconstrained.metrics import (
+    confidence_interval,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    group_report,
+)
 from fairconstrained.model_selection import pareto_front, tradeoff_curve
 
 mpl.use("Agg")
@@ -94,6 +99,8 @@ def test_tradeoff_of_a_curve_and_of_cv_results():
     assert display.ax_.get_xlabel() == "demographic parity difference (mean ± sd over splits)"
     again = TradeoffDisplay.from_cv_results(curve.to_dict("list"), ax=display.ax_)
     assert again.ax_ is display.ax_
+    with pytest.raises(ValueError, match="a scorer of a negated gap, at most 0; got 'accuracy'"):
+        TradeoffDisplay.from_cv_results(curve, violation="accuracy")
     with pytest.raises(ValueError, match=r"no \['mean_test_eo', 'std_test_eo'\]"):
         TradeoffDisplay.from_cv_results(curve, violation="eo")
 
@@ -114,8 +121,14 @@ def test_tradeoff_of_predictions_has_confidence_intervals():
     assert low == pytest.approx(np.minimum([end for end, _ in ends], display.violation))
     assert display.violation + display.violation_std[1] == pytest.approx([e[1] for e in ends])
     assert (display.error_std[1] > 0).all()
-    plain = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, confidence=None)
+    objects = [p.astype(object) for p in (y, *preds)]  # as pandas' dropna leaves them
+    plain = TradeoffDisplay.from_predictions(
+        objects[0], objects[1:], metric=metric, confidence=None, **given
+    )
     assert plain.error_std is None
+    assert (plain.error == display.error).all()
+    with pytest.raises(ValueError, match=r"metric must be a gap, .* got equalized_odds_ratio"):
+        TradeoffDisplay.from_predictions(y, preds, metric=equalized_odds_ratio, **given)
 
 
 @pytest.mark.parametrize(
