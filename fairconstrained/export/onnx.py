@@ -33,7 +33,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     Its outputs are the predicted labels and the class probabilities. For scikit-learn's boosted
     trees from :class:`~fairconstrained.models.SingleFit` or
     :class:`~fairconstrained.models.Boosting` it is the graph of the booster inside. Converters of
-    other trees round thresholds to single precision: rows next to one may get another label.
+    other trees round thresholds to single precision, and send missing values to the right of each
+    split: rows next to a threshold, or with missing values, may get another label.
 
     Parameters
     ----------
