@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from fairconstrained._version import __version__
+from fairconstrained.arrays import is_number
 from fairconstrained.audit import measures, wording
 from fairconstrained.audit.arguments import PRESET_NYC_144
 from fairconstrained.audit.counts import Counted
@@ -137,6 +139,8 @@ def report(
     """
     inputs = {"y_pred": y_pred, "y_true": y_true, "before": before, "y_score": y_score}
     inputs |= {"sensitive_features": sensitive_features, "control_features": control_features}
+    if not is_number(min_cell, Integral) or min_cell < 1:
+        raise ValueError(f"min_cell must be an integer >= 1; got {min_cell!r}.")
     weight = sample_weight.values if isinstance(sample_weight, Weights) else sample_weight
     handed_in = {name: None if is_model(values) else values for name, values in inputs.items()}
     check_samples(**handed_in, sample_weight=weight, X=X)

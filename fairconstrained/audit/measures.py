@@ -280,7 +280,7 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
         good, weight = sample.label[rows] == 1, sample.weights[rows]
         known = ~np.isnan(sample.label[rows]) & (weight > 0)
         total = np.bincount(codes, weight * known, len(grouping.groups))
-        shown = np.where(sizes(known) < max(sample.min_cell, 1), np.nan, total)
+        shown = np.where(sizes(known) < sample.min_cell, np.nan, total)
         for name, decision in (("error_before", before), ("error_now", now)):
             wrong = weight * (known & (decision != good))
             table[name] = np.bincount(codes, wrong, len(grouping.groups)) / shown

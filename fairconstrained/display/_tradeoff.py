@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.arrays import is_number
+from fairconstrained.arrays import as_numpy, is_number
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
-from fairconstrained.inputs.labels import plain_labels
-from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.inputs import read_labels
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.rates import demographic_parity_difference
 from fairconstrained.metrics.scorers import GROW_WITH_FAIRNESS, name_of
@@ -227,9 +226,9 @@ class TradeoffDisplay:
             )
         arguments = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         violations = np.array([metric(y_true, y_pred, **arguments) for y_pred in y_preds])
-        labels = plain_labels(y_true)
-        weight = check_weights(sample_weight, len(labels))
-        wrong = [labels != plain_labels(y_pred, "y_pred") for y_pred in y_preds]
+        labels = [read_labels(y_true, y_pred, None) for y_pred in y_preds]
+        wrong = np.array([each.true != each.predicted for each in labels])
+        weight = np.ones(wrong.shape[1]) if sample_weight is None else as_numpy(sample_weight)
         errors = np.average(wrong, axis=1, weights=weight)
         error_bars = violation_bars = None
         if confidence is not None:

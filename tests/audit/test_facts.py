@@ -485,6 +485,10 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"sensitive_features": pd.DataFrame({"sex": [None] * N})}, "sex is missing in every row"),
         ({"sample_weight": -np.ones(N)}, "sample_weight must not be negative"),
         ({"constraint": ["demographic_parity"]}, "constraint must be one of"),
+        *(
+            ({"min_cell": rows}, f"min_cell must be an integer >= 1; got {rows!r}")
+            for rows in (0, -1, 2.5, True, "ten", float("nan"))
+        ),
     ],
 )
 def test_wrong_input_is_named(changes, message):
