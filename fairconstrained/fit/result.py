@@ -24,6 +24,8 @@ from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Solution, Status
 
+_SLACK, _RATIO = "a larger slack", "a smaller ratio"
+
 
 def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> None:
     """Write the fitted attributes to the estimator, and warn of a result that falls short."""
@@ -153,7 +155,7 @@ def report(
     if how:
         top = top_of_words(fitted["classes_"].tolist() if "pos_label_" in fitted else [])
         warn_caller(
-            f"{words}: {how}{top and f'; {top}'}. Try a larger slack, {remedies}, or "
+            f"{words}: {how}{top and f'; {top}'}. Try {loosening(task)}, {remedies}, or "
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )
@@ -182,6 +184,16 @@ def report(
         )
 
 
+def loosening(task: Task) -> str:
+    """Return what makes the criteria looser, by the parameters that have their bounds."""
+    bounds = {"max": "a larger max", "ratio": _RATIO}
+    words = [
+        next((bounds[name] for name in bounds if getattr(notion, name, None) is not None), _SLACK)
+        for notion in task.notions
+    ]
+    return " or ".join(dict.fromkeys(words))
+
+
 def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
     """Warn if equal scores are as good as the result, or nearly, because of the constraint."""
     problem, solution = stage
@@ -207,13 +219,11 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
         what += f"{allowed} allows hardly anything better"
     else:
         return
-    larger = "a larger slack"
-    if getattr(task.params["constraint"], "ratio", None) is not None:
-        larger = "a smaller ratio"
-    elif looser is not None:
+    larger = loosening(task)
+    if looser is not None and _RATIO not in larger:
         slack, other = looser.problem.constraint.slack, float(looser.solution.iterate.hard[0])
         more = float((slack - problem.constraint.slack).max())
-        same = not narrowed and len(slack.unique()) == 1
+        same = not narrowed and len(slack.unique()) == 1 and larger == _SLACK
         how = f"slack={float(slack[0]):.3g}" if same else f"{more:.3g} more slack"
         if more > NEVER_BINDS / 2:  # gaps of distributions are at most one
             how = "no constraint"

@@ -17,11 +17,13 @@ from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
+    ExpectedCost,
     RateConstraint,
     RejectionRate,
     Space,
 )
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.models import Linear
 from fairconstrained.solvers import Iterate
 from tests.helpers.fits import (
@@ -371,3 +373,16 @@ def test_a_column_of_two_values_is_penalised_by_its_range(codes):
     other, expected = scores((0.0, 1.0), np.column_stack((Z, rare)))
     assert coef * (codes[1] - codes[0]) == pytest.approx(other, rel=1e-3)
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        (ExpectedCost(max=0.01), "a larger max, more iterations"),
+        ([ExpectedCost(max=0.01), "demographic_parity"], "a larger max or a larger slack, more"),
+        ([DemographicParity(ratio=0.99), ExpectedCost(0.01)], "a smaller ratio or a larger max, m"),
+    ],
+)
+def test_a_violation_names_the_parameters_that_bound_it(constraint, words):
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=f"Try {words}"):
+        fitted(constraint, table(2, 2))
