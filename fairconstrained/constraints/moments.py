@@ -375,7 +375,7 @@ class Unconstrained(MomentConstraint):
 
     def __init__(self, space: Space):
         nowhere = torch.full(space.shape, -1)
-        super().__init__(space, nowhere, tables.Columns(()), torch.zeros(0), "no constraint")
+        super().__init__(space, nowhere, tables.NoColumns(), torch.zeros(0), "no constraint")
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return counts

@@ -373,9 +373,23 @@ class Losses(Statistic):
         return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
 
+class NoColumns(Statistic):
+    """A statistic without columns, where there is no constraint."""
+
+    n_columns = 0
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        return scores[:, :0]
+
+    hard = soft
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        return scores[:, :0], partial(torch.matmul, other=scores.new_zeros(0, scores.shape[1]))
+
+
 @dataclass(frozen=True)
 class Columns(Statistic):
-    """Several statistics side by side, or none where there is no constraint."""
+    """Several statistics side by side."""
 
     members: tuple[Statistic, ...]
 
