@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import indexable, validate_data
 from torch import Generator, Tensor, nn
 
@@ -39,6 +40,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     It has the interface of a scikit-learn estimator, so it can be cloned, printed and searched
     (``model__...``).
     """
+
+    # scikit-learn would make metadata of it, to be requested by users.
+    __metadata_request__transform = {"head": UNUSED}  # noqa: RUF012 (read by scikit-learn)
 
     is_linear = True  # in the columns
     fit_intercept = True  # of a linear model

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from fairconstrained import models
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.models.boosters.words import as_codes
 from fairconstrained.models.cross_fitting import LEAST_PROBABILITY
@@ -395,3 +396,9 @@ def test_groups_are_asked_for_only_where_a_label_depends_on_them(parts, seed):
     assert np.array_equal(signs, np.sign(scores))
     assert asked[0] == len(X)
     assert sum(asked[1:]) < 0.8 * len(X)
+
+
+@pytest.mark.parametrize("kind", [models.Linear, models.Network, models.Posteriors])
+def test_models_request_no_metadata(kind):
+    """Steps of a fit call their methods, with arguments that users do not see."""
+    assert not hasattr(kind, "set_transform_request")
