@@ -185,7 +185,7 @@ def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
 class Predicts(DummyClassifier):
     """A private estimator that releases nothing, and predicts one label."""
 
-    feasible_, protect = True, "record_replacement"
+    excess_, excess_error_, protect = 0.0, 0.0, "record_replacement"
     privacy_ = privacy_guarantee([], delta=DELTA, unit=protect)
 
     def __init__(self, constant=0, epsilon=None, random_state=None):
