@@ -51,16 +51,16 @@ class Counted:
         """Return the counts of the rows that a criterion is about."""
         return self.decided if needs_no_label(self.sample, criterion) else self.labelled
 
-    def earlier(self, criterion: str, kept: Array) -> Counts | None:
+    def earlier(self, criterion: str, compared: Array) -> Counts | None:
         """Return the counts with earlier decisions in place of the decisions.
 
-        None if a rate that is `kept`, (n_groups, n_events), rests on too few rows then.
+        None if a rate that is `compared`, (n_groups, n_events), rests on too few rows then.
         """
         if self.sample.before is None:
             return None
         earlier = self.count(labels_for(self.sample, criterion), self.sample.before)
         rows = earlier.rows.reshape(-1, 4) @ event_cells(criterion).T
-        return None if (rows[kept] < max(self.sample.min_cell, 1)).any() else earlier
+        return None if (rows[compared] < max(self.sample.min_cell, 1)).any() else earlier
 
     def standing(self, criterion: str) -> Counts | None:
         """Return counts in which known groups represent their label; None if nothing changes."""

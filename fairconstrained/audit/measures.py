@@ -16,7 +16,7 @@ from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, NO_RATIO, Compared
 from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL, estimated, wilson
+from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL, wilson, worst_value
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.intervals import interval_of_counts
 from fairconstrained.metrics.metric import gap, ratio
@@ -199,14 +199,14 @@ def _measured(
         return interval_of_counts(compare, inside, PARITIES[criterion], alpha, seed)
 
 
-def _compared(compare: Any, criterion: str, counts: Counts | None, kept: Array) -> float:
-    """Return the difference or ratio of the rates that are `kept`; nan without counts."""
+def _compared(compare: Any, criterion: str, counts: Counts | None, compared: Array) -> float:
+    """Return the difference or ratio of the rates that are compared; nan without counts."""
     if counts is None:
         return np.nan
     hits, rows, *_ = counts.rates(PARITIES[criterion])
     if compare is gap:
-        return estimated(hits, rows, kept, DIFFERENCE)
-    return 1.0 - estimated(hits, rows, kept, SHORTFALL)
+        return worst_value(hits, rows, compared, DIFFERENCE)
+    return 1.0 - worst_value(hits, rows, compared, SHORTFALL)
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:

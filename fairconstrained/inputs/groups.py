@@ -29,7 +29,7 @@ from fairconstrained.inputs.values import (
     levels_of,
     listed,
     to_array,
-    unread,
+    typed_array,
     warn_of_values,
 )
 
@@ -418,9 +418,9 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
 
 def _columns_of_array(table: Any, name: str) -> dict[Any, Any]:
     """Return the columns of an array, a list or a Series."""
-    array = unread(table, name)
+    array = typed_array(table, name)
     if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], tuple):
-        array = unread(array.tolist(), name)  # rows of several values, such as a MultiIndex
+        array = typed_array(array.tolist(), name)  # rows of several values, such as a MultiIndex
     if array.dtype.names:  # a structured array
         return {key: array[key] for key in array.dtype.names}
     if array.ndim not in (1, 2):

@@ -32,8 +32,8 @@ _NANOSECONDS = (
 
 
 def to_array(values: Any, name: str) -> Array:
-    """Return a list or a column of any library as :func:`unread`, with times as microseconds."""
-    array = unread(values, name)
+    """Return a list or a column of any library as :func:`typed_array`, with times as microseconds."""
+    array = typed_array(values, name)
     if array.dtype.kind in "mM":  # as Python's values, which have microseconds
         unit = f"{array.dtype.kind}8[us]"
         # Categories may be declared because it is secret which of them occur.
@@ -44,7 +44,7 @@ def to_array(values: Any, name: str) -> Array:
     return array
 
 
-def unread(values: Any, name: str) -> Array:
+def typed_array(values: Any, name: str) -> Array:
     """Return a list, or a column of any library, as an array that keeps the types of values.
 
     Nothing is said about values, since that may depend on one row.

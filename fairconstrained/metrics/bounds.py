@@ -298,7 +298,7 @@ def parity_bound(
     if len({e for *_, e in pairs}) < len(counted.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
-    estimate = estimated(*counts.rates(notion)[:2], kept, comparison, sets)
+    estimate = worst_value(*counts.rates(notion)[:2], kept, comparison, sets)
     return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
@@ -312,17 +312,17 @@ def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
     ]
 
 
-def estimated(
-    hits: Array, rows: Array, kept: Array, comparison: Comparison | None, sets: Any = 0
+def worst_value(
+    hits: Array, rows: Array, compared: Array, comparison: Comparison | None, sets: Any = 0
 ) -> float:
     """Return the worst comparison of rates, (n_groups, n_events), or without one the largest rate.
 
-    Cells that are `kept` count, and groups of the same set are compared; nan if there are none.
+    Cells that are `compared` count, and groups of the same set are compared; nan if there are none.
     """
-    values, sets = hits / np.where(kept, rows, np.nan), np.broadcast_to(sets, len(kept))
+    values, sets = hits / np.where(compared, rows, np.nan), np.broadcast_to(sets, len(compared))
     together = [
-        values[compared & (sets == one), event]
-        for event, compared in enumerate(kept.T)
+        values[inside & (sets == one), event]
+        for event, inside in enumerate(compared.T)
         for one in np.unique(sets)
     ]
     if comparison is None:

@@ -342,7 +342,7 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     standing = None
     if table.standing is not None:
         weighted = counts._replace(table=table.standing).rates(notion)
-        standing = bounds.estimated(*weighted[:2], comparable.kept, how, table.sets)
+        standing = bounds.worst_value(*weighted[:2], comparable.kept, how, table.sets)
     left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed, standing)
 

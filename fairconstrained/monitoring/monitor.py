@@ -23,7 +23,7 @@ from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import UNSEEN, order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.inputs.values import Description, listed
-from fairconstrained.metrics.bounds import estimated, rate_facts
+from fairconstrained.metrics.bounds import rate_facts, worst_value
 from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring import betting
@@ -359,7 +359,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def estimate_(self) -> float:
         """The violation of the rows so far; nan if there is nothing to compare."""
         self._begin()
-        return estimated(self._hits, self._rows, self._compared.kept, self._claim.comparison)
+        return worst_value(self._hits, self._rows, self._compared.kept, self._claim.comparison)
 
     @property
     def left_out_(self) -> list[str]:
