@@ -32,7 +32,7 @@ _NANOSECONDS = (
 
 
 def to_array(values: Any, name: str) -> Array:
-    """Return a list or a column of any library as :func:`typed_array`, with times as microseconds."""
+    """Return a list or a column as :func:`typed_array` does, but with times in microseconds."""
     array = typed_array(values, name)
     if array.dtype.kind in "mM":  # as Python's values, which have microseconds
         unit = f"{array.dtype.kind}8[us]"
